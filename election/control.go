@@ -15,7 +15,7 @@ const (
 )
 
 // Cancel requests the stop of all runs of a job, or only of the given run if run is not "". It returns the runs for which the server has accepted the
-// request: their holders see it through [Term.Stopping]. Cancel does not wait until the runs have stopped.
+// request. Their holders see the request through [Term.Stopping]. Cancel does not wait until the runs have stopped.
 func (e *Elector) Cancel(ctx context.Context, job, run string) ([]Run, error) {
 	state := e.Inspect(ctx, []InspectRequest{{Lock: JobLock(job)}})[0]
 	if state.Err != nil {

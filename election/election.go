@@ -52,7 +52,7 @@ const (
 	Granted    = lease.Granted // this replica runs the tick: see [TermOf]
 	Taken      = lease.Taken   // the tick has had all its grants; Holder and Until describe a grant whose run has not ended
 	Settled    = lease.Settled // this claim decided the tick without a run, with Outcome
-	Before     = lease.Before  // the tick was decided before without a run, with Outcome if it is still known
+	Before     = lease.Before  // the tick was already decided without a run; Outcome is set if it is still known
 	Held       = lease.Held    // undecided: all slots are held; Holder holds the slot whose lease ends first, at Until
 	Early      = lease.Early   // undecided: claim again at Until
 	Closed     = lease.Closed  // undecided: the server lost the lock's data, and grants nothing until Until
@@ -60,8 +60,8 @@ const (
 	CannotTell = lease.Unknown // unknown because of Err: repeat the claim with the same id
 )
 
-// A Result is the result of a [Claim]: Verdict, Until by the server's clock, Holder, Outcome, Orphans and Err. [TermOf] returns its term, which is
-// the only way to end the term properly: the field Run is for the packages of this module.
+// A Result is the result of a [Claim]: Verdict, Until by the server's clock, Holder, Outcome, Orphans and Err. Use [TermOf] to get the term of a granted
+// claim: the field Run is only for the packages of this module.
 type Result = lease.Result
 
 // An Elector claims ticks. It is safe for concurrent use.
@@ -130,9 +130,9 @@ func (e *Elector) AwaitWithdrawal(ctx context.Context, c Claim) error {
 	return nil
 }
 
-// Memo returns the text that the server keeps with a run for replicas that inspect the job: the identity of the claiming replica, the latest start,
-// and the instant of the tick if the tick is named by its local time. With the instant, these replicas need no zone data. Unused arguments are zero.
-// A run without a claimant has no deadline.
+// Memo returns the text that the server keeps with a run for replicas that inspect the job: the identity of the claiming replica, the latest start, and the
+// instant of the tick if the tick is named by its local time. With the instant, these replicas need no zone data. Unused arguments are zero. Without a
+// claimant, the deadline is ignored.
 func Memo(claimant string, deadline, instant time.Time) string {
 	return lease.NewMemo(claimant, deadline, instant)
 }
@@ -179,36 +179,36 @@ func (e *Elector) Subscribe(ctx context.Context, f func([]GrantEvent)) {
 func (e *Elector) Now() (now time.Time, ok bool) { return e.locks.EstimatedTime() }
 
 // An InspectRequest asks for the state of a job. Its Lock is the [JobLock] of the job; any other lock is an error. The elector sets Permanent.
-//   - Schedule announces the schedule of a starting replica. If the cluster does not have it yet, its ticks begin now. Behind and ZoneRules are for
+//   - Schedule announces the schedule of a starting replica. If the cluster does not have this schedule yet, its ticks begin now. Behind and ZoneRules are for
 //     ticks that are named by their local time.
-//   - SettleThrough settles all undecided ticks up to that tick, if the server's clock is past SettleDeadline, with SettleOutcome, for SettleSchedule.
-//     The ticks in State.Open must be claimed one by one.
-//   - Follower is a job that runs after this job, and that no longer needs the outcomes of ticks up to Used.
-//   - Acked has ticks of State.Settled whose outcomes are recorded: the server forgets them.
-//   - Abandon has ids of orphans that are about to be recorded as abandoned: their claimants can no longer withdraw.
+//   - SettleThrough settles this tick and all undecided ticks before it with SettleOutcome, once the server's clock is past SettleDeadline. The ticks belong
+//     to SettleSchedule. Ticks in State.Open are not settled: they must be claimed one by one.
+//   - Follower names a job that runs after this job, and Used is the newest tick whose outcome the follower no longer needs.
+//   - Acked has ticks of State.Settled whose outcomes are recorded: the server forgets their settlements.
+//   - Abandon has ids of orphans that are about to be recorded as abandoned: their claimants can no longer withdraw their claims.
 type InspectRequest = lease.InspectRequest
 
 // A State is the state of a job in the cluster. If Err is set, the rest is unknown. Times are by the server's clock.
-//   - Every tick up to Decided is decided, except those in Open, whose grants were given back. Before is Decided before the request settled ticks.
-//   - Until Closed the server grants nothing, because it lost the lock's data.
-//   - Running has the running runs, and Orphans the runs whose holders died or handed them over, until [Elector.DeleteOrphans].
-//   - For a follower, every run of a tick up to Through has ended, and the ticks in Ended succeeded.
-//   - Settled has the ticks that were settled without a run and are not yet in Acked.
+//   - Every tick up to Decided is decided, except the ticks in Open, whose grants were given back. Before is Decided before SettleThrough was applied.
+//   - Closed is the time before which the server grants nothing, because it lost the lock's data.
+//   - Running has the runs that hold a lease. Orphans has the runs whose holders died or handed them over, until [Elector.DeleteOrphans].
+//   - Through and Ended are for a follower: every run of a tick up to Through has ended, and the ticks in Ended succeeded.
+//   - Settled has the settlements that no request has acknowledged with Acked yet.
 type State = lease.State
 
-// A Run is a granted run, as the server shows it to all replicas. Its method Instant returns the instant of its tick. Claimant returns the replica that
-// claimed it and the latest start, for a first attempt that was never renewed: its claimant may not have received the grant, and may still withdraw it.
+// A Run is a granted run, as the server shows it to all replicas. Its method Instant returns the instant of its tick. For a first attempt without a renewal,
+// Claimant returns the claiming replica and the latest start: this replica may not have received the grant, and may withdraw its claim.
 type Run = lease.Row
 
-// A Settlement is a tick that was settled without a run, with its outcome and the time. If After is set, the Settlement stands for all undecided
-// ticks after After, up to the tick.
+// A Settlement is a tick that was settled without a run, with its outcome and the time of the settlement. If After is set, the Settlement stands for all
+// undecided ticks later than After, up to Tick.
 type Settlement = lease.Settlement
 
-// An Ended is a tick whose runs have all ended well. Due is the time since which this tick and all earlier ticks are decided and have no runs left.
+// An Ended is a tick whose runs have all succeeded. Due is the time since which this tick and all earlier ticks are decided and have no runs left.
 type Ended = lease.Ended
 
-// Inspect returns the states of many jobs in one round trip. A claimant with the verdict [Held] should inspect the job just after Until, to notice a
-// dead holder.
+// Inspect returns the states of many jobs in one round trip. A claimant with the verdict [Held] should inspect the job just after Until, to notice a holder
+// that has died.
 func (e *Elector) Inspect(ctx context.Context, requests []InspectRequest) []State {
 	requests = slices.Clone(requests)
 	for i := range requests {

@@ -34,7 +34,7 @@ type Leader struct {
 	Until time.Time // the end of the term by the server's clock, unless it is renewed
 }
 
-// ErrEndangered is the cause with which the work of a leader is canceled when a third of its lease is left.
+// ErrEndangered is the cause with which the work of a leader is canceled if renewals have failed and only a third of the lease is left.
 var ErrEndangered = errors.New("the term could not be renewed")
 
 // NewLeadership returns a leadership, for candidates ([Leadership.Campaign]) and observers ([Leadership.Leader]).

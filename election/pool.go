@@ -40,8 +40,8 @@ func (entry Entry) lockRequest() lease.Request {
 // default, one slot.
 const noSlots = -1
 
-// AcquirePool waits for a slot of a pool until ctx ends. Slots are granted first come, first served. On a quorum, the first request after a release
-// gets the slot. While the server does not answer, AcquirePool retries. The returned term has its whole length.
+// AcquirePool waits for a slot of a pool until ctx ends. Slots are granted first come, first served. On a quorum, the first request after a release gets the
+// slot. While the server does not answer, AcquirePool retries. The returned term is already confirmed: see [Term.Confirmed].
 func (e *Elector) AcquirePool(ctx context.Context, entry Entry) (*Term, error) {
 	slot, err := e.locks.WaitConfirmed(ctx, entry.lockRequest(), entry.Run)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 type Term struct {
 	lease lease.Run
 	slot  *Term      // the slot of a pool, or nil: see [Term.With]
-	both  lease.Span // both leases; nil without a slot
+	both  lease.Span // the span in which both leases are held; nil without a slot
 }
 
 // TermOf returns the term of a granted claim. It returns nil for any other result. Call it once for a result.
@@ -93,8 +93,8 @@ func (t *Term) MarkSucceeded(ctx context.Context, followed bool) error {
 	return nil
 }
 
-// HandOver ends the term of a run that another replica is to recover. The run is an orphan at once. attempt is the number of the last attempt that
-// has begun. Call HandOver only when the work is over, like [Term.End].
+// HandOver ends the term of a run that another replica is to recover. The run becomes an orphan at once. attempt is the number of the last attempt that has
+// begun. Call HandOver only when the work is over, like [Term.End].
 func (t *Term) HandOver(ctx context.Context, attempt int) error {
 	slot := t.endSlot(ctx)
 	return joinEndErrors("hand over", slot, t.lease.HandOver(ctx, attempt))

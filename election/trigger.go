@@ -31,13 +31,13 @@ func (r TriggerRequest) lockRequest() lease.Request {
 		At: r.Created.Truncate(time.Second), Deadline: r.Expires, IfLate: expired}}
 }
 
-// ClaimTrigger claims a trigger request. If the verdict is Granted, the claimant must call [Term.End] on the result's term before it begins the run.
-// If End succeeds, no other replica begins the run. If End fails, the claimant must not begin the run, because another replica may. [Term.Undo]
-// leaves the request to other replicas. If the claimant dies before it calls End, another replica can take over after the lease has ended; the
+// ClaimTrigger claims a trigger request. If the verdict is Granted, the claimant must call [Term.End] on the result's term before it begins the run. If End
+// succeeds, no other replica begins the run. If End fails, the claimant must not begin the run, because another replica may. A claimant that calls
+// [Term.Undo] leaves the request to other replicas. If the claimant dies before it calls End, another replica can take over after the lease has ended; the
 // Attempt of the new term is greater than 1.
 //
-// The verdict Taken with an Until means that another claimant has the request and has not begun the run: claim again at Until. Taken without an Until
-// means that the request is decided. Settled means that this call found the request expired, and Before that an earlier call did.
+// The verdict Taken with an Until means that another claimant has the request and has not begun the run: claim again at Until. Taken without an Until means
+// that the request is decided. Settled means that this call found the request expired. Before means that an earlier call found it expired.
 func (e *Elector) ClaimTrigger(ctx context.Context, r TriggerRequest) Result {
 	request := r.lockRequest()
 	answer := e.locks.Acquire(ctx, request)

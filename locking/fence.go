@@ -15,8 +15,8 @@ import (
 // ErrStale means that the resource has already seen a greater token, so the caller no longer holds the lease. It is wrapped by a [StaleError].
 var ErrStale = lease.ErrStale
 
-// ErrAhead means that a token is ahead of the server's clock by more than a minute. No lease has such a token. A fence that recorded such a token
-// would refuse every real token until the server's clock passes it.
+// ErrAhead means that a token is ahead of the server's clock by more than a minute. No lease has such a token. If a fence recorded one, it would
+// refuse every real token until the server's clock has passed the recorded token.
 var ErrAhead = lease.ErrAhead
 
 // A StaleError has the refused token and the greater token that the resource has seen.
@@ -25,11 +25,10 @@ type StaleError = lease.StaleError
 // A Fence keeps in Redis the greatest token that was presented for a resource, and refuses smaller tokens. It is for resources that can't compare
 // tokens themselves.
 //
-// A resource that compares tokens itself is safer, because it checks and writes in one step. With a Fence, a caller that is paused between
-// [Fence.Pass] and the write may still write late. A [Gate] makes check and write one step for a resource in this process. docs/fencing.md shows the
-// same for databases and files. Such a resource also keeps its token if Redis loses its data (FLUSHALL, a restart without persistence, a failover
-// that lost writes). After such a loss, a Fence knows only the tokens that clients have seen before and present again. If the resource is in the same
-// Redis, write the value and the token in one script.
+// A resource that compares tokens itself is safer, because it checks and writes in one step, and keeps its token if Redis loses its data (FLUSHALL, a
+// restart without persistence, a failover that lost writes). docs/fencing.md shows this for databases and files. If the resource is in the same
+// Redis, write the value and the token in one script. For a resource in this process, use a [Gate]. With a Fence, a caller that is paused between
+// [Fence.Pass] and the write may still write late. After a loss of data, a Fence has only the tokens that clients have seen and present again.
 //
 // A fence is one key, which takes about 110 bytes with a short name and stays until it is deleted: see [ForgetAfter].
 type Fence struct {
@@ -41,9 +40,9 @@ type Fence struct {
 // A FenceOption changes what a [Fence] keeps.
 type FenceOption func(*Fence)
 
-// ForgetAfter lets Redis forget a fence that no caller has used for idle. It bounds the memory of fences for many resources. The time idle must be
-// longer than any pause of a holder, because a forgotten fence accepts any token. If calls differ in idle, the longest counts. A fence that was used
-// once without ForgetAfter is never forgotten.
+// ForgetAfter lets Redis delete a fence that no caller has used for idle. It bounds the memory of fences for many resources. The time idle must be
+// longer than any pause of a holder, because a deleted fence accepts any token. If calls differ in idle, the longest counts. A fence that was used
+// once without ForgetAfter is never deleted.
 func ForgetAfter(idle time.Duration) FenceOption { return func(f *Fence) { f.idle = idle } }
 
 // Fence returns the fence of a resource. It does not call Redis. The fence is independent of a lock with the same name. Protect a resource by one
@@ -56,8 +55,8 @@ func (c *Client) Fence(resource string, options ...FenceOption) *Fence {
 	return f
 }
 
-// Pass records the token and returns nil if no greater one was recorded before; the same token may pass any number of times. Otherwise the error is a
-// [StaleError], which wraps [ErrStale].
+// Pass records the token and returns nil. If a greater token was recorded before, Pass returns a [StaleError], which wraps [ErrStale]. The same token
+// may pass any number of times.
 //
 // Pass refuses a token that is more than a minute ahead of the server's clock with [ErrAhead], and does not record it.
 //
@@ -91,8 +90,8 @@ type Gate struct {
 	newest Token
 }
 
-// Do calls act and returns its error, unless the gate has seen a greater token: then it returns a [StaleError]. Calls of Do are serialized, so check
-// and act are one step: no newer holder can act between them.
+// Do calls act and returns its error. If the gate has seen a greater token, Do returns a [StaleError] and does not call act. Calls of Do are
+// serialized, so no newer holder can act between the check and act.
 func (g *Gate) Do(token Token, act func() error) error {
 	if err := lease.CheckToken(token); err != nil {
 		return fmt.Errorf("gate: %w", err)
@@ -106,9 +105,9 @@ func (g *Gate) Do(token Token, act func() error) error {
 	return act()
 }
 
-// A Tx is one attempt of an update. Its field Read is for reading, on the connection that watches the keys. A write through Read takes effect at
-// once, and again in the next attempt. Its field Write queues writes. The server executes them in one transaction if no watched key has changed since
-// the attempt began. Their results are available after the update.
+// A Tx is one attempt of an update. Read is for reading, on the connection that watches the keys. A write through Read takes effect at once, and again
+// in the next attempt. Write queues writes. The server executes the queued writes in one transaction if no watched key has changed since the attempt
+// began. The results of the writes are available after the update.
 type Tx = redis.Tx
 
 // An updater makes one try of an update. again is true if nothing was written and another try may succeed. Only a store on one master implements it.

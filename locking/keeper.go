@@ -24,10 +24,10 @@ type keeper struct {
 	mu     sync.Mutex
 	held   map[string]*Lease // by lease id
 	due    renewals
-	asleep time.Duration // the local clock until which the goroutine sleeps, unless it is woken
+	asleep time.Duration // the local time until which the goroutine sleeps, unless it is woken
 }
 
-// checkEvery bounds the keeper's sleep, so that it soon detects leases that ended while the machine was suspended.
+// checkEvery bounds the keeper's sleep, so that it soon ends leases that expired while the machine was suspended.
 const checkEvery = time.Second
 
 // newKeeper returns a keeper without a store. The store is created later, because its constructor needs the keeper.
@@ -35,7 +35,7 @@ func newKeeper(cfg Config, work *lease.Background) *keeper {
 	return &keeper{clock: cfg.Clock, timeout: cfg.Timeout, hooks: cfg.Hooks, work: work, wake: make(chan struct{}, 1), held: map[string]*Lease{}}
 }
 
-// add adds a lease and returns it. If the keeper already has a lease from the same grant that has not ended, add returns the older lease.
+// add adds a lease and returns it. If the keeper already has a lease of the same grant that has not ended, add returns that lease instead.
 func (k *keeper) add(l *Lease) *Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -156,7 +156,7 @@ func (k *keeper) takeDue() (batch []*Lease, sleep time.Duration) {
 			return batch, min(wait, checkEvery)
 		}
 		heap.Pop(&k.due)
-		if l.ctx.Err() != nil { // the holder has given up the lease: a renewal would only block other clients
+		if l.ctx.Err() != nil { // the lease has ended for its holder; a renewal would block other clients for nothing
 			delete(k.held, l.ID())
 			continue
 		}

@@ -66,13 +66,13 @@ type Lease struct {
 // An attempts has the attempt numbers of a run.
 type attempts struct {
 	attempt  atomic.Int64 // the newest acknowledged attempt
-	proposed atomic.Int64 // the newest attempt that was proposed to Redis: see NextAttempt
+	proposed atomic.Int64 // the newest attempt that was proposed to Redis: see run.NextAttempt
 }
 
 // An expiry is the deadline of a lease for its holder, and the timer that enforces it.
 type expiry struct {
 	deadline    time.Duration // by the local clock
-	provisional bool          // the lease is not confirmed yet, see toConfirm; until then, no warning is given
+	provisional bool          // the lease is not confirmed yet, so there is no warning: see toConfirm
 	confirmed   chan struct{} // closed when the lease is confirmed; nil if the lease was never provisional
 	warned      bool
 	ofSet       *signal     // the endangered signal of the lease's LeaseSet; nil without one
@@ -120,8 +120,8 @@ func newLease(c *Client, r *lease.Request, g *lease.Grant) *Lease {
 	return l
 }
 
-// toConfirm marks a lease as provisional, because its grant is shortened or old. The lease has its full length after the first renewal, which the
-// keeper sends at the instant at.
+// toConfirm marks a lease as provisional, because its grant is shortened, or part of the lease has passed already. The lease has its full length
+// after the first renewal, which the keeper sends at the local time at.
 func (l *Lease) toConfirm(at time.Duration) {
 	l.provisional, l.confirmed, l.renewAt = true, make(chan struct{}), at
 }
@@ -138,8 +138,8 @@ func (l *Lease) Token() Token { return l.row.Grant.Token }
 // Length returns the length of the lease without renewal.
 func (l *Lease) Length() time.Duration { return l.row.Request.Lease }
 
-// Context returns a context that ends before the lease does, or when it is released. context.Cause returns the reason: [ErrLost], [ErrReleased] or
-// [ErrClosed].
+// Context returns a context that ends before the lease does, or when the lease is released. context.Cause returns the reason: [ErrLost],
+// [ErrReleased] or [ErrClosed].
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // Endangered returns a channel that is closed if renewals have failed and only a third of the lease is left, so that the holder can save its work. A
@@ -181,8 +181,8 @@ func (l *Lease) Deadline() time.Duration {
 	return l.deadline
 }
 
-// OnExtend calls f with the new deadline after each renewal, in order, until stop is called. A call of f that has begun may return after stop. All
-// renewals of the client wait for f, so f must return at once. [Lease.Deadline] returns the deadline before the first call.
+// OnExtend calls f with the new deadline after each renewal, until stop is called. A call of f that has begun may return after stop. Other renewals of
+// the client wait for f, so f must return at once. [Lease.Deadline] returns the deadline before the first call.
 func (l *Lease) OnExtend(f func(deadline time.Duration)) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +212,7 @@ func (l *Lease) goesOut() {
 	l.renewed = true
 }
 
-// endWith ends the lease for its holder. It returns the local time, and reports whether the lease was held until then.
+// endWith ends the lease for its holder. It returns the local time. held reports whether the lease had not ended before.
 func (l *Lease) endWith(why error) (now time.Duration, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,7 +233,8 @@ func (l *Lease) extendTo(deadline time.Duration) {
 	}
 }
 
-// moveDeadline returns the functions that OnExtend registered, or nil if the deadline did not move. The caller calls them without holding mu.
+// moveDeadline moves the deadline if the new one is later and the lease has not ended. It returns the functions that OnExtend registered, or nil if
+// the deadline did not move. The caller calls them without holding mu.
 func (l *Lease) moveDeadline(deadline time.Duration) []func(time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -300,7 +301,7 @@ func (l *Lease) releaseAs(ctx context.Context, r lease.ReleaseRequest) error {
 	r.Row, r.Fresh = &l.row, l.isFresh()
 	begun, held := l.endWith(ErrReleased)
 	r.Held = held
-	r.Doubt = l.doubt && r.Mode == lease.ReleaseEnd && r.Outcome == "" // if an earlier plain release has removed the row, the effects of another mode are missing
+	r.Doubt = l.doubt && r.Mode == lease.ReleaseEnd && r.Outcome == "" // only a plain release is complete once the row is gone; the others have more effects
 	answer, err := c.store.ReleaseSoon(context.WithoutCancel(ctx), r, begun)
 	l.noteReleased(r, answer, err)
 	switch {
@@ -320,7 +321,7 @@ func (l *Lease) releaseAs(ctx context.Context, r lease.ReleaseRequest) error {
 func (l *Lease) giveUpHold() (last bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.giving { // another release is under way; if it succeeds, nothing is left to do
+	for l.giving { // another release is under way; if that one succeeds, nothing is left to do
 		l.given.Wait()
 	}
 	defer func() { l.giving = last }()
@@ -368,7 +369,7 @@ type signal struct {
 	done chan struct{} // nil until first use
 }
 
-// setOnce does nothing for a nil signal.
+// setOnce sets the signal. It does nothing for a nil signal.
 func (s *signal) setOnce() {
 	if s == nil {
 		return

@@ -5,7 +5,7 @@
 //	client, err := locking.New(locking.Config{Redis: rdb, Prefix: "shop:"})
 //	...
 //	defer client.Close()
-//	lease, err := client.Mutex("orders").Lock(ctx) // in line, until ctx ends
+//	lease, err := client.Mutex("orders").Lock(ctx) // waits in line until ctx ends
 //	...
 //	defer lease.Release(ctx)
 //	return work(lease.Context(), lease.Token()) // the context ends before the lease does
@@ -17,7 +17,7 @@
 // # Which call
 //
 //   - [Mutex.Lock] and [Semaphore.Acquire] wait in line, first come, first served. A release hands the slot to the first waiter and notifies only
-//     that one. A waiter whose process died is dropped from the queue after some seconds.
+//     that waiter. A waiter whose process died is dropped from the queue after some seconds.
 //   - [Mutex.TryLock] and [Semaphore.TryAcquire] do not wait, and do not overtake callers that wait. If another client holds the lock, they return
 //     false and no error. If the server does not answer, they retry for [Config.Timeout].
 //   - [Mutex.LockReentrant] is for functions that take the lock and are also called by code that holds it already. The context carries the lease.
@@ -41,12 +41,12 @@
 //   - Of two grants of one lock, the later has the greater token. This holds after an expiry and after a crash of the holder. It also holds after a
 //     restart of Redis and after FLUSHALL, once the server's clock is past the time of the last token. A [Token] is the server's time in
 //     microseconds, or the newest token plus one if that is greater. It is below 2^53.
-//   - [Lease.Context] ends before the lease does. It measures time from before the request was sent, with a local monotonic clock that also counts
-//     while the machine is suspended. context.Cause returns the reason for the end. [Lease.Endangered] warns when a third of the lease is left.
+//   - [Lease.Context] ends before the lease does. The client counts the lease from before it sent the request, by a local monotonic clock that also
+//     counts while the machine is suspended. context.Cause returns the reason for the end. [Lease.Endangered] warns when a third of the lease is left.
 //   - A waiter whose context has ended never gets a slot.
 //   - The wall clocks of clients do not matter, because no request contains a client's time.
 //
-// # What is not
+// # What is not promised
 //
 //   - A paused process can't notice that its lease has ended. Then only the token protects the resource, and only if the resource refuses smaller
 //     tokens. The simplest check is a comparison of tokens in the statement that writes. [WithDelay] keeps a slot closed for a while after its lease
@@ -106,10 +106,10 @@ import (
 
 // A Config configures a [Client].
 type Config struct {
-	// Redis is the client of the Redis that keeps the locks: of a single server, of Sentinels or of a Redis Cluster. Its option ContextTimeoutEnabled
-	// must be on, because otherwise a call on a hung socket could outlast a lease. On a Redis Cluster, each node is called directly, so hooks of the
-	// Cluster client do not see these calls; hooks that its option NewClient adds to each node do. Its option MaxRetries does not affect requests for
-	// leases, which this package retries itself. The caller has to close the client.
+	// Redis is the client for the Redis that keeps the locks: a single server, a master behind Sentinels, or a Redis Cluster. The client's option
+	// ContextTimeoutEnabled must be on, because otherwise a call on a hung socket could outlast a lease. On a Redis Cluster, this package calls each node
+	// directly. Hooks of the Cluster client do not see these calls, but hooks that the option NewClient adds to each node do. The option MaxRetries does
+	// not affect requests for leases, which this package retries itself. The caller must close the client.
 	Redis goredis.UniversalClient
 	// Quorum, in place of Redis, has the clients of an odd number of independent masters, at least 3. A lock is held if a majority of the masters has
 	// granted it. Each client needs the options described under Redis. Methods that do not work on a quorum return [ErrQuorum].
@@ -131,8 +131,8 @@ type Config struct {
 	// at least twice its longest lease, or for that lease plus its [WithDelay] if that is more, because a holder may still exist. Once the lock is
 	// forgotten, the server's clock alone makes its tokens grow.
 	Idle time.Duration
-	// OnForbidden is called when the server's ACL forbids the client to subscribe to a Pub/Sub channel. It is called again for the same channel only if
-	// the channel has worked in between. Without the channel, a waiter polls every half second instead of being notified. The client waits for
+	// OnForbidden is called when the server's ACL forbids the client to subscribe to a Pub/Sub channel. It is called again for the same channel only
+	// after a subscription to the channel has succeeded. Without the channel, a waiter polls every half second instead of being notified. The client waits for
 	// OnForbidden to return, and retries the subscription. May be nil.
 	OnForbidden func(channel string, err error)
 	// Hooks are called on events of the locks, for metrics.

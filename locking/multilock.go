@@ -16,7 +16,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A MultiLock is a set of mutexes that are locked all or none, in one atomic step on the server. It holds no lock while it waits, so it cannot
+// A MultiLock is a set of mutexes. It locks all of them or none, in one atomic step on the server. It holds no lock while it waits, so it cannot
 // deadlock with other sets or with single locks.
 type MultiLock struct {
 	client  *Client
@@ -54,8 +54,8 @@ func (s *MultiLock) TryLock(ctx context.Context) (leases *LeaseSet, ok bool, err
 	return leases, leases != nil, err
 }
 
-// Lock waits until it has locked all mutexes, or ctx ends. Sets have no queue: Lock polls after growing pauses, and when the lease that blocks it
-// expires. Lock does not overtake callers that wait for one of the mutexes, so it may wait long if the mutexes are in constant use.
+// Lock waits until it has locked all mutexes, or ctx ends. Sets have no queue: Lock polls after growing pauses, and when the lease that blocks the
+// set expires. Lock does not overtake callers that wait for one of the mutexes, so it may wait long if the mutexes are in constant use.
 func (s *MultiLock) Lock(ctx context.Context) (*LeaseSet, error) {
 	requests, err := s.lockRequests()
 	if err != nil {
@@ -174,12 +174,12 @@ func (s *MultiLock) tryAll(ctx context.Context, requests []lease.Request) (lease
 			return s.makeLeases(requests, grants), a, nil
 		case a.Verdict != lease.Unknown:
 			return nil, a, nil
-		case errors.Is(a.Err, ErrReleased): // an earlier try was refused, but its reply was lost; or the set was granted and partly lost
+		case errors.Is(a.Err, ErrReleased): // the reply to an earlier refusal was lost, or the set was granted and lost in part
 			s.withdrawAll(requests)
 			requests = withIDs(requests)
 			err = cmp.Or(err, ErrUnknown)
 		case !a.Unsure():
-			if err != nil || errors.Is(a.Err, ErrRefused) { // an earlier try may have been granted, or this try in part
+			if err != nil || errors.Is(a.Err, ErrRefused) { // an earlier try may have been granted, or a part of this try
 				s.withdrawAll(requests)
 			}
 			return nil, a, a.Err
@@ -201,7 +201,7 @@ func (s *MultiLock) makeLeases(requests []lease.Request, grants []lease.Grant) *
 	return newLeaseSet(leases)
 }
 
-// withdrawAll undoes the grants that a set may have got.
+// withdrawAll undoes grants of a set whose outcome is unknown.
 func (s *MultiLock) withdrawAll(requests []lease.Request) {
 	var all sync.WaitGroup
 	for _, r := range requests {
@@ -271,7 +271,7 @@ func (s *LeaseSet) Lease(name string) *Lease {
 	return s.all[i]
 }
 
-// Tokens returns the fencing tokens by the names of their locks. Compare each only with tokens of its own lock.
+// Tokens returns the fencing tokens by the names of their locks. Compare a token only with other tokens of the same lock.
 func (s *LeaseSet) Tokens() map[string]Token {
 	tokens := make(map[string]Token, len(s.all))
 	for _, l := range s.all {

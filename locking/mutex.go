@@ -23,8 +23,8 @@ type Semaphore struct {
 // An Option changes how a [Mutex], a [Semaphore] or a [MultiLock] acquires.
 type Option func(*terms)
 
-// A terms has the fields of a [lease.Request] that options can change. The lock's queue stores them with each waiter, so a new option also needs a
-// place in the queue.
+// A terms has the fields of a [lease.Request] that options can change. The lock's queue stores these fields for each waiter, so a new option must
+// also be added to the queue.
 type terms struct {
 	lease, delay time.Duration
 	anyLimit     bool
@@ -37,7 +37,7 @@ func WithLease(d time.Duration) Option { return func(t *terms) { t.lease = d } }
 // next holder begins. The default is no delay.
 func WithDelay(d time.Duration) Option { return func(t *terms) { t.delay = d } }
 
-// WithAnyLimit accepts a lock that is in use with a different number of slots. A grant changes the number. It is not allowed for a [MultiLock].
+// WithAnyLimit accepts a lock that is in use with a different number of slots. A grant then changes that number. A [MultiLock] does not allow it.
 func WithAnyLimit() Option { return func(t *terms) { t.anyLimit = true } }
 
 func termsOf(options []Option) (t terms) {
@@ -56,7 +56,7 @@ const noSlots = -1
 
 // Semaphore returns the semaphore with this name, with 1 to 1000 slots. It does not call Redis.
 func (c *Client) Semaphore(name string, slots int, options ...Option) *Semaphore {
-	if slots == 0 { // in a Request, 0 stands for the default
+	if slots == 0 { // a Request takes 0 for the default, but refuses noSlots
 		slots = noSlots
 	}
 	t := termsOf(options)
@@ -176,7 +176,6 @@ func (l *Lease) carryIn(ctx context.Context) context.Context {
 	return context.WithValue(inner, carriedKey{l.client, l.client.lockKey(l.lockName())}, carried{l, inner.Done()})
 }
 
-// countHolds makes a new lease count its holds.
 func (l *Lease) countHolds() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,7 +219,7 @@ func Tagged(kind string, ids ...string) string {
 	return strings.Join(parts, ":")
 }
 
-// escapeParts percent-encodes control characters, the separator, braces and the percent sign, which have a meaning in names.
+// escapeParts percent-encodes control characters, and the characters with a meaning in names: colons, braces and percent signs.
 func escapeParts(parts []string) []string {
 	out := make([]string, len(parts))
 	for i, part := range parts {

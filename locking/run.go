@@ -40,7 +40,7 @@ func (l *Lease) proposeAttempt(n int64) {
 	}
 }
 
-// awaitAck repeats a request until Redis has acknowledged the proposed attempt, or ctx or the lease ends. A request that is still under way when
+// awaitAck repeats sendAttempt until Redis has acknowledged the proposed attempt, or ctx or the lease ends. A request that is still under way when
 // awaitAck returns continues in the background.
 func (l *Lease) awaitAck(ctx context.Context) error {
 	c := l.client
@@ -81,8 +81,8 @@ func (l *Lease) awaitAck(ctx context.Context) error {
 	}
 }
 
-// sendAttempt sends one request. After success, the proposed attempt is on Redis and on enough of its replicas, and the lease was renewed. Without
-// the renewal, little of the lease might be left after a long wait, and its end would stop the new attempt at once.
+// sendAttempt records the proposed attempt on Redis and on enough of its replicas, and renews the lease. Without the renewal, little of the lease
+// might be left after a long wait, and its end would stop the new attempt at once.
 func (l *Lease) sendAttempt() error {
 	c := l.client
 	if err := c.store.RecordAttempt(&l.row, l.proposed.Load()); err != nil {
@@ -107,8 +107,8 @@ func (l *Lease) sendAttempt() error {
 	return cmp.Or(got.Err, ErrUnknown)
 }
 
-// goesOutAgain records that a renewal is being sent, like goesOut. It returns false if the lease has ended or is being released. The renewal must not
-// be sent then: the release of a lease that was never renewed may leave no tombstone in Redis, so a late renewal would restore the lease.
+// goesOutAgain records that a renewal is being sent, like goesOut. It returns false if the lease has ended or is being released; then the renewal
+// must not be sent. The release of a lease that was never renewed may leave no tombstone in Redis, so a late renewal would restore the lease.
 func (l *Lease) goesOutAgain() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,7 +161,7 @@ func (l run) StopReason() string {
 	return l.stopReason
 }
 
-// askToStop sets the stopping signal with a reason. It ignores later reasons, and the reason "".
+// askToStop sets the stopping signal with a reason. It does nothing if the signal is set already, or if the reason is "".
 func (l *Lease) askToStop(reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,19 +15,18 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// Chains (After): a job runs once for each tick that all its parents ended ok.
+// Chains: a job with After (a child) has no schedule of its own. Its ticks are instants that the schedules of all its ancestors have in common. It runs once
+// for such an instant if, for each parent, the tick at this instant ended with the outcome ok. Otherwise the child has no tick at this instant.
 //
-// Such a job (a child) has no schedule of its own. The candidates for its ticks are the instants that the schedules of all its ancestors have in
-// common. A candidate becomes due when, for every parent, the tick at this instant and all earlier ticks are decided and their runs have ended,
-// according to the data in Redis. If this tick did not end ok for one of the parents, the child has no tick at this instant.
+// A tick of a child becomes due when Redis shows, for each parent, that this tick and all earlier ticks are decided and that their runs have ended.
 
-// A chain replaces the schedule of a child. Its ticks are the common instants of its ancestors' schedules at which all parents ended ok. The child's
-// ledger in Redis, its record of decided ticks, has no entry for the other common instants.
+// A chain takes the place of the schedule of a child. The child's ledger in Redis, its record of decided ticks, has no entry for a common instant at which
+// the child has no tick.
 type chain struct {
 	after  []string             // names of the parents, sorted
-	specs  []*cronspec.Schedule // the schedules of all ancestors that have one; a tick of the chain is a tick of each
-	digest string               // identifies the parents and specs
-	used   time.Time            // up to this tick, this replica no longer needs the outcomes of the parents
+	specs  []*cronspec.Schedule // the schedules of all ancestors that have one; each tick of the chain is a tick of all of them
+	digest string               // a hash of after and specs, which identifies the chain in Redis
+	used   time.Time            // the newest tick for which this replica no longer needs the outcomes of the parents
 	opened time.Time            // the newest tick that this replica has opened
 }
 
@@ -35,7 +34,7 @@ func (c *chain) hasInstant(at time.Time) bool {
 	return !slices.ContainsFunc(c.specs, func(s *cronspec.Schedule) bool { return !s.Has(at) })
 }
 
-// untilNext returns the time from an instant to the next common instant of the schedules, at most limit.
+// untilNext returns the time from at to the next common instant of the schedules. It returns at most limit.
 func (c *chain) untilNext(at time.Time, limit time.Duration) time.Duration {
 	end := at.Add(limit)
 	for next := at; ; {
@@ -52,12 +51,12 @@ func (c *chain) untilNext(at time.Time, limit time.Duration) time.Duration {
 		if c.hasInstant(latest) {
 			return latest.Sub(at)
 		}
-		next = latest.Add(-time.Second) // no common instant lies before latest
+		next = latest.Add(-time.Second) // no common instant lies between at and latest; latest itself is examined next
 	}
 }
 
-// pendingTicks returns the decided ticks of a job that may be claimed again: their run has not ended, their run is an orphan, or their grant was
-// given back. It does not use the states of the parents, because they may have been read before such a tick was due.
+// pendingTicks returns the decided ticks of a job that may be claimed again, because their run has not ended, their run is an orphan, or their grant was
+// given back. It uses only own, the state of the job: the states of the parents may have been read earlier, and may not show these ticks.
 func pendingTicks(own election.State) []time.Time {
 	ticks := slices.Clone(own.Open)
 	for _, r := range slices.Concat(own.Running, own.Orphans) {
@@ -68,7 +67,8 @@ func pendingTicks(own election.State) []time.Time {
 	return ticks
 }
 
-// commonTicks returns the ticks that ended ok in every one of the states, oldest first. Each tick has the latest of its Due times in the states.
+// commonTicks returns the ticks that ended ok for all parents, oldest first. states are the states of the parents. A tick's Due is the latest Due of all
+// parents.
 func commonTicks(states []election.State) (ticks []election.Ended) {
 	due := map[time.Time]time.Time{}
 	for i, st := range states {
@@ -116,11 +116,11 @@ func linkChildren(tasks map[string]*task) {
 	}
 }
 
-// A linker walks from each job to its parents.
+// A linker walks from each job to its ancestors. It collects their schedules and finds cycles.
 type linker struct {
 	tasks  map[string]*task
 	specs  map[*task][]*cronspec.Schedule // the schedules of each visited task
-	path   []string                       // the names of the tasks on the way from the task at which the walk began to the current task
+	path   []string                       // the names of the tasks from the start of the walk to the current task
 	faults []error
 }
 
@@ -128,7 +128,7 @@ func (l *linker) addFault(format string, args ...any) {
 	l.faults = append(l.faults, fmt.Errorf(format, args...))
 }
 
-// visitTask sets the chain of a task and of all its ancestors. It returns the schedules of the task or its ancestors, sorted and without duplicates.
+// visitTask sets the chain of t and of its ancestors. It returns t's schedule, or for a child its ancestors' schedules, sorted and without duplicates.
 func (l *linker) visitTask(t *task) []*cronspec.Schedule {
 	specs, done := l.specs[t]
 	switch from := slices.Index(l.path, t.Name); {
@@ -173,9 +173,9 @@ func digestOf(after []string, specs []*cronspec.Schedule) string {
 	return digest
 }
 
-// The name of a tick is the time that identifies it on every replica: see [cronspec.Schedule.ID]. If all schedules name their ticks by the local time
-// of the same zone, a tick of a chain has the same name as the ticks of its parents. Otherwise the parents may have different names for one tick, and
-// ticks are matched by their instants. Each replica computes the instants from its own zone data.
+// The name of a tick is a time that identifies the tick on every replica: see [cronspec.Schedule.ID]. If all schedules of a chain name their ticks by the
+// local time of the same zone, each tick of the chain has the same name as the parents' ticks. Otherwise the parents may have different names for one tick,
+// so the chain names its ticks by their instants. Each replica computes these instants from its own zone data.
 
 // allNominal reports whether all schedules name their ticks by the local time of the same zone.
 func allNominal(specs []*cronspec.Schedule) bool {

@@ -10,10 +10,10 @@ import (
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
-// A checkBatch has the states of some children, which are jobs with After, and of their parents.
+// A checkBatch has the states of some children (jobs with After) and of their parents.
 type checkBatch struct {
 	tasks  []*task
-	after  []*chain           // the chain of each task when the states were requested
+	after  []*chain           // the chain of each task at the time of the request; a reload may replace it
 	states [][]election.State // for each task its own state, then the states of its parents
 }
 
@@ -25,7 +25,7 @@ type checks struct {
 	inspector  *inspector
 }
 
-// mustCheck is the longest interval between two checks of a child. Without it, a lost event would delay a tick without limit.
+// mustCheck is the longest interval between two checks of a child. Without it, a lost event about a parent would delay the child's tick without limit.
 const mustCheck = time.Minute
 
 func (c *checks) followUp(ctx context.Context, now time.Time) {
@@ -71,7 +71,7 @@ func (c *checks) settleChecks(b checkBatch) {
 			c.checkAt(t, now)
 		case failed:
 			c.checkAt(t, now.Add(longestPause))
-		case t.unknown: // the check has registered the child as a follower, so Redis keeps the parents' outcomes for it from now on
+		case t.unknown: // Redis has registered the child and now keeps the parents' outcomes for it; the inspection announces its schedule
 			c.inspectAt(t, now)
 		default:
 			c.inspectChained(t, b.states[i], now)
@@ -97,8 +97,8 @@ func (c *checks) inspectChained(t *task, states []election.State, now time.Time)
 	}
 }
 
-// inChain returns the states of a chain's parents with the ticks as the chain names them. A fixed-time tick is named by its local time, so a parent in another
-// zone names the same instant differently.
+// inChain returns the states of the parents, with the names that the chain has for their ticks. A parent in another time zone may name the same instant by
+// another local time.
 func (c *checks) inChain(of *chain, states []election.State) []election.State {
 	in := slices.Clone(states)
 	for i, st := range states {
@@ -114,8 +114,8 @@ func (c *checks) inChain(of *chain, states []election.State) []election.State {
 	return in
 }
 
-// openChained opens the due and undecided ticks of a child, up to agenda.MaxOpen. A later check opens the rest. Redis keeps the parents' outcomes
-// until the child's tick is decided and its runs have ended, because the grant of a run may still be given back.
+// openChained opens the due and undecided ticks of a child, up to agenda.MaxOpen. A later check opens the rest. openChained also sets chain.used, so that
+// Redis keeps the outcomes of the parents until the child's runs have ended. Before that, a grant may be given back, and its tick is opened again.
 func (c *checks) openChained(t *task, states []election.State, now time.Time) {
 	own, before := states[0], c.inChain(t.chain, states[1:])
 	used, previous := before[0].Through, own.Decided

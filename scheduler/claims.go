@@ -23,7 +23,6 @@ type claims struct {
 	askAgain   time.Time // the time of the next claims while Redis does not answer
 }
 
-// A claimBatch has the claims of some ticks and their results.
 type claimBatch struct {
 	ticks   []*tick
 	claims  []election.Claim
@@ -32,7 +31,7 @@ type claimBatch struct {
 	stood   time.Duration // the longest standstill of this process while the batch was under way
 }
 
-// maxProbes is the maximum number of ticks in one batch whose last claim was not answered, while Redis does not answer.
+// maxProbes is the maximum number of unanswered claims that one batch repeats while Redis does not answer.
 const maxProbes = 16
 
 // claimDue claims all due ticks in one batch. Ticks that become due while the batch is under way are claimed in the next batch.
@@ -48,7 +47,7 @@ func (c *claims) claimDue(ctx context.Context, now time.Time) {
 	for _, k := range asked {
 		if c.away && k.IsUnsure() {
 			if probes++; probes > maxProbes {
-				c.agenda.PutBack(k, now.Add(max(c.retry.Last()/2, shortestPause))) // earlier than the retry of the ticks in this batch, so that all ticks get a turn
+				c.agenda.PutBack(k, now.Add(max(c.retry.Last()/2, shortestPause))) // retry this tick before the ticks of the batch, so that all ticks get a turn
 				continue
 			}
 		}
@@ -76,8 +75,8 @@ func (c *claims) claimDue(ctx context.Context, now time.Time) {
 	})
 }
 
-// claimOf returns the claim of a tick, and reserves a place on this replica for its run. If there is no free place, the claim abstains: it cannot win
-// the tick, but Redis may settle the tick.
+// claimOf returns the claim of a tick, and reserves a place on this replica for its run. If it cannot reserve a place, the claim abstains: Redis does not
+// grant the tick to this claim, but may settle the tick.
 func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	t := k.Job.Of
 	full := !t.Elsewhere && c.places.free() <= 0
@@ -110,7 +109,6 @@ func (c *claims) claimOf(k *tick, now time.Time) election.Claim {
 	return claim
 }
 
-// settleClaims handles the results of a batch, in the order of its ticks.
 func (c *claims) settleClaims(b claimBatch) {
 	c.busy = false
 	now, unknown := c.now(), 0 // unknown is the number of claims without an answer
@@ -146,8 +144,8 @@ func (c *claims) settleClaims(b claimBatch) {
 	c.wakeParked(now, tasksOf(b.ticks)...)
 }
 
-// settleClaim handles an answer that is no grant. If it closes a tick that this claim did not settle, it also withdraws an earlier, unanswered claim
-// of the tick: the earlier claim may still be under way, and would be granted if the tick became undecided again.
+// settleClaim handles an answer that is not a grant. If the tick is closed, and was not settled by this claim, settleClaim also withdraws an earlier,
+// unanswered claim of the tick. The earlier claim may still be on its way, and Redis would grant it if the tick became undecided again.
 func (c *claims) settleClaim(k *tick, claim *election.Claim, r election.Result, now time.Time) {
 	givenUp, _ := k.Unwanted()
 	switch {
@@ -198,10 +196,10 @@ func (c *claims) stillOpen(k *tick, claim *election.Claim, r election.Result, no
 		k.Undecided("Redis had lost its data, and the job's lock was closed until "+r.Until.UTC().Format(time.RFC3339), now)
 		k.Wait(agenda.Cause{Reason: run.ReasonRedis})
 		c.agenda.AskSoon(k, r.Until, now)
-	// A tick whose claim replaces a run is not parked, because the replaced run may be on this replica, and then its end frees a place.
+	// A tick that replaces a run is not parked: the replaced run may be on this replica, and its end then frees a place.
 	case claim.Abstain && k.Standing != agenda.Displaced && !claim.Tick.Replace:
 		cause := k.Cause
-		if k.Rules.Overlap == agenda.Queued && !r.Until.IsZero() { // if all slots are held, this is the reason, not the missing place on this replica
+		if k.Rules.Overlap == agenda.Queued && !r.Until.IsZero() { // r.Until is set if all slots are held: the held slots are the reason, not the missing place
 			cause = agenda.Cause{Reason: run.ReasonSlots}
 		}
 		k.Wait(cause)
@@ -211,7 +209,7 @@ func (c *claims) stillOpen(k *tick, claim *election.Claim, r election.Result, no
 		k.Wait(agenda.Cause{Reason: run.ReasonRedis})
 		c.agenda.LineUp(k)
 		c.agenda.Ask(k, now.Add(c.pauseHeld(k, now)), now)
-	default: // all slots are held, and from now on the tick waits for a slot
+	default: // all slots are held: the tick is claimed again after a pause
 		if claim.Tick.Replace {
 			k.Contend()
 		}
@@ -224,8 +222,9 @@ func (c *claims) stillOpen(k *tick, claim *election.Claim, r election.Result, no
 	}
 }
 
-// pauseHeld returns the pause before a tick that found all slots held is claimed again. If replicas publish an event when a slot becomes free,
-// polling only guards against a lost event: then the pause grows to a sixteenth of the time for which the tick has found the slots held.
+// pauseHeld returns the pause before a tick that found all slots held is claimed again. Unless Overlap is Skip, replicas publish an event
+// (Config.GrantEvents) when a slot becomes free, and claims guard only against lost events. The pause then grows to a sixteenth of the time since the tick
+// first found all slots held.
 func (c *claims) pauseHeld(k *tick, now time.Time) time.Duration {
 	held := k.HeldFor(now)
 	if c.cfg.GrantEvents == nil || k.Rules.Overlap == agenda.Skip {
@@ -234,8 +233,8 @@ func (c *claims) pauseHeld(k *tick, now time.Time) time.Duration {
 	return min(max(held/16, heldPause), longestHeldPause)
 }
 
-// cannotTell handles an unknown result: the tick is claimed again with the same id. All ticks share one pause, so waiting ticks keep their order
-// while Redis does not answer. The later ticks of the job wait, too: otherwise the run of one tick could make another tick skip.
+// cannotTell handles an unknown result: the tick is claimed again with the same id. All ticks share one pause, so waiting ticks keep their order while Redis
+// does not answer. The later ticks of the job wait, too. Otherwise one of them could run, and the others would be skipped because of its run.
 func (c *claims) cannotTell(k *tick, r election.Result, b claimBatch, now time.Time) {
 	if !errors.Is(r.Err, election.ErrUnknown) {
 		c.log.Error("claim refused", "job", k.Job.Name, "tick", k.At.Format(time.RFC3339), "error", r.Err)
@@ -292,8 +291,8 @@ func (c *claims) postponeDamaged(k *tick, r election.Result, now time.Time) {
 // damagePause is the pause before a tick of a job with a damaged lock is claimed again. A person has to repair the data.
 const damagePause = 5 * time.Second
 
-// startGranted starts the run of a granted tick. If the grant arrived after the start deadline, it is given back, and the tick is claimed again so
-// that it is settled.
+// startGranted starts the run of a granted tick. If a waiting tick is granted after its start deadline, startGranted gives the grant back and claims the
+// tick again, so that Redis settles the tick.
 func (c *claims) startGranted(k *tick, term *election.Term, now time.Time) {
 	if !k.Placed {
 		c.places.takePlace(k.Job.Of)
@@ -318,12 +317,12 @@ func (c *claims) startGranted(k *tick, term *election.Term, now time.Time) {
 	}
 }
 
-// poolMargin is the time before the next tick at which a run stops waiting for its pool, if its start deadline is the instant of the next tick. If
-// the run waited longer, the next tick would find the slot of the job held and be skipped.
+// poolMargin applies to a run whose start deadline is the next tick: the run stops waiting for its pool this long before the next tick. Otherwise it would
+// still hold the slot of the job, and the next tick would be skipped.
 const poolMargin = 50 * time.Millisecond
 
-// startBy returns the instant until which the run of a tick that is granted now may wait for a slot of its pool. The deadline of a caught-up tick may
-// be a day away, so its run waits no longer than a run without a deadline.
+// startBy returns the instant until which the run of a tick that is granted now may wait for a slot of its pool. The deadline of a caught-up tick may be a
+// day away, so its run waits for at most PoolWait.
 func startBy(k *tick, now time.Time) time.Time {
 	if k.Trigger == run.CaughtUp {
 		return earlier(k.Deadline, now.Add(k.Rules.Runs.PoolWait))
@@ -335,8 +334,8 @@ func startBy(k *tick, now time.Time) time.Time {
 }
 
 const (
-	// standstill is the length of the shortest pause of this process that is blamed, instead of Redis, for late claims and unread answers. A process
-	// pauses if it is stopped or gets no CPU time.
+	// standstill is the shortest pause of this process that counts as the cause of late claims and unread answers. After a shorter pause, Redis is blamed. A
+	// process pauses if it is stopped or gets no CPU time.
 	standstill = 250 * time.Millisecond
 	// measureEvery is the interval at which measureStandstill wakes up.
 	measureEvery = 50 * time.Millisecond

@@ -28,7 +28,7 @@ type Claimer interface {
 // GrantEvents publishes grants, so that other replicas need not claim the granted ticks. [election.Elector] implements it. Events may get lost: the
 // scheduler uses them only to save requests and time.
 type GrantEvents interface {
-	// Publish publishes the terms in begun, which have begun or were given back, and the terms in ended. Several goroutines call Publish, one at a time.
+	// Publish publishes terms: begun has terms that have begun or were given back, ended has ended terms. Several goroutines call Publish, one at a time.
 	Publish(ctx context.Context, begun, ended []*election.Term) error
 	// Subscribe calls f with the events of all replicas, from one goroutine, until ctx ends.
 	Subscribe(ctx context.Context, f func([]election.GrantEvent))
@@ -81,9 +81,9 @@ type Config struct {
 	// each tick ranks the replicas differently, and a replica with a later rank claims a few milliseconds later. Peers is called by one goroutine at a
 	// time. Defaults to none: all replicas claim at once.
 	Peers func(where Labels) (self string, all []string)
-	// Gone reports whether the replica with this identity from Peers is no longer registered. A registered replica that never received the answer to its
-	// claim may still withdraw the claim, so its run is not recorded as abandoned before the start deadline. Gone must be safe for concurrent use. If
-	// Gone is nil, every replica counts as gone.
+	// Gone reports whether the replica with this identity from Peers is no longer registered. A replica that is still registered may withdraw a claim whose
+	// answer it never received. Therefore the run of such a claim is not recorded as abandoned before the start deadline. Gone must be safe for concurrent use.
+	// If Gone is nil, every replica counts as gone.
 	Gone func(identity string) bool
 	// Logger defaults to none.
 	Logger hclog.Logger
@@ -96,8 +96,8 @@ type Config struct {
 	// goroutine at a time. Defaults to always true.
 	Ready func() bool
 	// Probe returns an error if this machine cannot start programs. It is called if the Err of a [Result] wraps [run.ErrNotStarted], if a run has not begun
-	// within its [Job.StartTimeout], and before each requested run. If Probe fails, this replica stops claiming and calls Probe after growing pauses
-	// until it succeeds. It is called by one goroutine at a time. Defaults to none: then each Err that wraps ErrNotStarted stops claiming for a pause.
+	// within its [Job.StartTimeout], and before each requested run. If Probe fails, this replica stops claiming and calls Probe after growing pauses until it
+	// succeeds. It is called by one goroutine at a time. Defaults to none: each Err that wraps ErrNotStarted then stops the claims of this replica for a pause.
 	Probe func() error
 	// DrainTimeout bounds the time for which a drain waits for running jobs, including their KillGrace. Defaults to 25s.
 	DrainTimeout time.Duration
@@ -155,14 +155,14 @@ const (
 	rankStep = 5 * time.Millisecond
 	// maxRankDelay is the maximum delay, for the last ranks in a large cluster.
 	maxRankDelay = 100 * time.Millisecond
-	// groups is the number of groups of jobs. If ticks of many jobs are due at once, a replica claims the ticks for which it has the first rank in the
-	// order of the groups, and all other ticks in the reverse order. So the ticks that another replica is about to win come last, and most of them need
-	// not be claimed.
+	// groups is the number of groups of jobs, by a hash of the job's name. If ticks of many jobs are due at once, a replica orders its claims by group:
+	// ascending for ticks for which it has the first rank, descending for all other ticks. So two replicas begin with different ticks, and a replica need not
+	// claim most of the ticks for which another replica has the first rank.
 	groups = 16
 )
 
-// rankOf returns the rank of self for a tick of a job: the number of peers that claim before it. It uses rendezvous hashing (Thaler and Ravishankar
-// 1998), so that each peer comes first for an equal share of the ticks, even with few jobs.
+// rankOf returns the rank of self for a tick of a job: the number of peers that claim before self. It uses rendezvous hashing (Thaler and Ravishankar 1998),
+// so that each peer is first for an equal share of the ticks, even with few jobs.
 func rankOf(job string, tick time.Time, self string, peers []string) int {
 	place := append(make([]byte, 0, 128), job...)
 	place = append(strconv.AppendInt(append(place, 0), tick.Unix(), 10), 0)

@@ -63,14 +63,14 @@ func (c *core) checkAt(t *task, at time.Time) {
 	}
 }
 
-// checkAfter checks the children of a job now, because a tick of the job may have ended.
+// checkAfter schedules checks of a job's children now, because a tick of the job may have ended.
 func (c *core) checkAfter(t *task, now time.Time) {
 	for _, child := range t.children {
 		c.checkAt(child, now)
 	}
 }
 
-// wakeParked schedules claims of parked ticks. It is called when ticks of the changed jobs were decided, or places became free.
+// wakeParked schedules claims of ticks that wait for a place, or for older ticks of their job. changed has the jobs with newly decided ticks.
 func (c *core) wakeParked(now time.Time, changed ...*task) {
 	if c.leaving {
 		return
@@ -81,8 +81,8 @@ func (c *core) wakeParked(now time.Time, changed ...*task) {
 	c.agenda.WakeStarved(c.places.free(), now)
 }
 
-// giveUp closes a tick that may be undecided. If a claim of the tick is under way, giveUp only marks the tick: an immediate withdrawal could give
-// back the grant of that claim. The tick then keeps its place until the claim is answered.
+// giveUp closes a tick that may be undecided. If a claim of the tick is under way, giveUp only marks the tick, because the claim may already be granted, and
+// the tick then runs. The tick keeps its place until the claim is answered.
 func (c *core) giveUp(k *tick, dropped bool) {
 	if c.agenda.GiveUp(k, dropped) {
 		return
@@ -107,7 +107,7 @@ func (c *core) claimFor(k *tick) election.Claim {
 			NotBefore: k.Due, Deadline: k.LastChance(), KeepOutcome: true}}
 }
 
-// instantOfName returns the instant of a tick that is identified by a name, or zero if the name is the instant.
+// instantOfName returns at, the instant of a tick, or zero if the name of the tick is its instant.
 func instantOfName(name, at time.Time) time.Time {
 	if at.Equal(name) {
 		return time.Time{}
@@ -115,8 +115,8 @@ func instantOfName(name, at time.Time) time.Time {
 	return at
 }
 
-// ackWhenWritten keeps a settlement, which is a decision that some ticks do not run, until its records are written. It schedules an inspection that
-// then acknowledges the settlement to Redis.
+// ackWhenWritten keeps a settlement, a decision that some ticks do not run, until its records are written. It schedules an inspection, which then
+// acknowledges the settlement to Redis. tick is the last tick of the settlement.
 func (c *core) ackWhenWritten(t *task, tick, now time.Time, written ...*run.Receipt) {
 	t.unacked = append(t.unacked, unacked{tick, written})
 	t.unacked = slices.Clone(t.unacked[max(len(t.unacked)-maxUnacked, 0):])
@@ -183,7 +183,7 @@ func (c *core) rebuildTimeline(now time.Time) {
 	}
 }
 
-// fallBehind gives up ticks of jobs with too many open ticks. The next inspection settles them.
+// fallBehind gives up ticks of jobs with too many open ticks. The next inspection settles these ticks.
 func (c *core) fallBehind(given []*tick, now time.Time) {
 	if len(given) == 0 {
 		return
@@ -197,9 +197,9 @@ func (c *core) fallBehind(given []*tick, now time.Time) {
 	c.wakeParked(now, tasksOf(given)...)
 }
 
-// inspectTaken schedules an inspection of a job after another replica won a tick. That replica may give the tick back because it cannot start the
-// run, and on a quorum no event reports this. So the inspection does not wait for the end of the lease. It comes when that replica must have started
-// the run or given the tick back, and early enough that another replica can start the run before the deadline.
+// inspectTaken schedules an inspection of a job after another replica won a tick. That replica may give the tick back because it cannot start the run, and
+// on a quorum no event reports this. So the inspection does not wait for the end of the lease. It comes when the other replica must have started the run or
+// given the tick back, and early enough that this replica can start the run before the deadline.
 func (c *core) inspectTaken(k *tick, until, now time.Time) {
 	until = startDecided(k.Rules.Runs, now, until)
 	if left := k.Deadline.Sub(now); left > 0 {
@@ -211,8 +211,8 @@ func (c *core) inspectTaken(k *tick, until, now time.Time) {
 // startMargin is the time that two replicas need to give back a tick and to claim it.
 const startMargin = time.Second
 
-// startDecided returns the instant by which a run has begun or was given back, if it was granted at the instant granted. It returns the end of the
-// lease if that is earlier.
+// startDecided returns the instant by which a run that was granted at granted has begun, or has given its grant back. It returns the end of the lease if the
+// lease ends earlier.
 func startDecided(j *run.Job, granted, expires time.Time) time.Time {
 	if j.StartTimeout == 0 {
 		return expires
@@ -282,13 +282,13 @@ func (l *lane[T, B]) sendBatch(b B, ask func(*B)) {
 	}()
 }
 
-// maxClaims is the maximum number of claims in a batch. Redis decides the claims of a batch one after the other. With short batches, ticks that other
-// replicas win in the meantime need not be claimed.
+// maxClaims is the maximum number of claims in a batch. Redis decides the claims of a batch one after the other. Between short batches, this replica
+// receives events about ticks that other replicas won, and need not claim these ticks.
 const maxClaims = 250
 
 const (
 	// heldPause is the pause before a tick that found all slots held is claimed again.
 	heldPause = 250 * time.Millisecond
-	// longestHeldPause is the maximum of this growing pause if replicas publish an event when a slot becomes free.
+	// longestHeldPause is the maximum of this pause. The pause grows if replicas publish an event when a slot becomes free.
 	longestHeldPause = 4 * time.Second
 )

@@ -75,7 +75,7 @@ func awaitWithdrawal(draining context.Context, cfg *Config, c election.Claim) bo
 	}
 }
 
-// giveBack gives back a term in a new goroutine, because the run will not begin.
+// giveBack gives back the term of a run that will not begin. It works in a new goroutine, so that the loop does not wait for Redis.
 func (s *starts) giveBack(g *grant, term *election.Term) {
 	s.active.add(g.rules.Name, 1)
 	go func() {
@@ -90,7 +90,7 @@ func (s *starts) giveBack(g *grant, term *election.Term) {
 type runningCounts struct {
 	mu   sync.Mutex
 	all  int
-	jobs map[string]int // only jobs with runs
+	jobs map[string]int // runs per job; jobs without runs are absent
 }
 
 // add adds n runs of a job. n is negative for runs that have ended.
@@ -147,8 +147,8 @@ func (p *publisher) wait() {
 	}
 }
 
-// An orderedGrantEvents publishes one message at a time. Without it, the event of a grant could arrive after the event that the grant was given back,
-// and other replicas would close the tick.
+// An orderedGrantEvents publishes one message at a time. Without it, the event of a grant could arrive after the event that the grant was given back. Other
+// replicas would then close the tick although it is undecided.
 type orderedGrantEvents struct {
 	GrantEvents
 	mu sync.Mutex

@@ -46,7 +46,7 @@ func (s *inspections) inspectDue(ctx context.Context, now time.Time) {
 		case t.unknown:
 			q = t.announceRequest(now)
 			q.Acked = t.ackableTicks()
-		case t.Behind != "": // ticks before the open ones are undecided: settle them even before their deadlines, because no replica keeps so many ticks open
+		case t.Behind != "": // no replica keeps more than MaxOpen ticks open: settle the undecided ticks before the open ticks, even before their deadlines
 			q.SettleThrough = t.Spec.ID(t.Spec.Prev(now.Add(time.Nanosecond)))
 			if len(t.Open) > 0 {
 				q.SettleThrough = t.Open[0].Previous
@@ -114,7 +114,7 @@ func (s *inspections) beginSchedules(ctx context.Context) error {
 	}
 	now = s.now()
 	for i, t := range announce.tasks {
-		if err := announce.states[i].Err; err != nil { // a later inspection announces the job again, and its ticks begin then
+		if err := announce.states[i].Err; err != nil { // the data is damaged; a later inspection announces the schedule again, and the job's ticks begin then
 			s.logDamage(t, err, now)
 			s.announceTask(t, now.Add(longestPause))
 			continue
@@ -179,7 +179,7 @@ func (s *inspections) openPastTicks(t *task, st election.State, now time.Time) e
 	t.NewRules = st.RulesSince
 	singly := 0 // the number of late ticks that are opened nevertheless, to be settled one by one
 	if t.PerTick > 1 {
-		singly = maxMissed // a tick that had some of its runs is not missed, and only a claim of the tick shows whether it had any
+		singly = maxMissed // a tick that had some of its runs is not missed, and only a claim shows whether the tick had runs
 	}
 	for at := t.Spec.Prev(now.Add(time.Nanosecond)); t.Spec.ID(at).After(st.Decided); at = t.Spec.Prev(at) {
 		deadline := t.Extended(at, t.Deadline(at, t.Spec.Next(at)), len(open) == 0)
@@ -227,7 +227,7 @@ func (s *inspections) announceTask(t *task, now time.Time) {
 	s.inspectAt(t, now)
 }
 
-// startAnnounced starts the schedule of a job after Redis has received it, like [inspections.beginSchedules].
+// startAnnounced starts the ticks of a job after Redis has received its schedule, as [inspections.beginSchedules] does for all jobs.
 func (s *inspections) startAnnounced(t *task, told election.InspectRequest, st election.State, now time.Time) {
 	if told.Schedule != t.scheduleDigest() { // a reload changed the schedule before the answer arrived
 		s.inspectAt(t, now)
@@ -245,14 +245,14 @@ func (s *inspections) startAnnounced(t *task, told election.InspectRequest, st e
 	}
 }
 
-// reopenReturned opens ticks that were granted and given back before their start. Replicas had closed these ticks when they were granted. The
-// reopened ticks wait for a slot, and are not skipped.
+// reopenReturned opens ticks that were granted and given back before their start. Replicas had closed these ticks because of the grants. The reopened ticks
+// wait for a slot, and are not skipped.
 func (s *inspections) reopenReturned(t *task, st election.State, now time.Time) {
 	reason := run.ReasonLate // a guess: only the replica that gave the tick back knows the reason
 	if t.Pool.Name != "" {
 		reason = run.ReasonPool
 	}
-	if t.isChained() { // a check reopens them, after a comparison with the ticks of the parents
+	if t.isChained() { // a check reopens the ticks, after a comparison with the ticks of the parents
 		if len(st.Open) > 0 {
 			s.checkAt(t, now)
 		}

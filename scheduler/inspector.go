@@ -25,12 +25,12 @@ type inspector struct {
 	log       hclog.Logger
 	replica   string
 	gone      func(identity string) bool
-	rules     atomic.Pointer[map[string]recoverRules] // by job; only jobs with Recover
+	rules     atomic.Pointer[map[string]recoverRules] // by job; jobs without Recover are absent
 	abandoned abandonedRecords
 }
 
-// inspectJobs reads the states of jobs, and records orphans and settled ticks. undeleted has, for each job, the error if its orphans could not be
-// recorded and deleted.
+// inspectJobs reads the states of jobs, and records orphans and settled ticks. undeleted has an entry for each request: the error if the orphans of the job
+// could not be recorded and deleted.
 func (in *inspector) inspectJobs(ctx context.Context, requests []election.InspectRequest) (states []election.State, undeleted []error) {
 	for part := range slices.Chunk(requests, maxInspections) {
 		states = append(states, in.claimer.Inspect(ctx, part)...)
@@ -113,8 +113,8 @@ func lookAgain(st election.State, now time.Time) (at time.Time) {
 	return at
 }
 
-// recordSettled records settled ticks that are not recorded yet, and acknowledges them to Redis when the records are written. The replica that
-// settled a tick may have died before it recorded the tick. Gaps are recorded by the loop, which has the schedules.
+// recordSettled records settled ticks that are not recorded yet, and acknowledges them to Redis when the records are written. The replica that settled a
+// tick may have died before it recorded the tick. The loop records gaps (settlements of several ticks), because only the loop has the schedules.
 func (in *inspector) recordSettled(ctx, limit context.Context, requests []election.InspectRequest, states []election.State) {
 	var told []election.InspectRequest
 	for i, st := range states {
@@ -251,8 +251,8 @@ func (m *abandonedRecords) replaceReceipts(job string, receipts map[string]*run.
 	m.byJob[job] = receipts
 }
 
-// maxMissed is the maximum number of ticks of a gap with a record each, because the history keeps no more records. One more record stands for all
-// earlier ticks.
+// maxMissed is the maximum number of ticks of a gap with a record each, because the history keeps only the newest records of a job. One more record stands
+// for all earlier ticks.
 const maxMissed = 100
 
 // maxCounted is the maximum to which the earlier ticks of a gap are counted, because counting takes time: a job that runs every second has 600,000
@@ -313,8 +313,8 @@ func (in *inspector) recordGap(t *task, g gap) (written []*run.Receipt) {
 	return written
 }
 
-// recordSummary writes one record for the ticks of a gap up to newest. The record has the id of the first tick, so that it is the same on every
-// replica and stays the same while the gap grows. Its output has the number of ticks.
+// recordSummary writes one record for the ticks of a gap up to newest. The id of the record comes from the first tick, so that every replica writes the same
+// id, even if the gap grows. The output of the record has the number of ticks.
 func (in *inspector) recordSummary(t *task, g gap, newest time.Time) (written *run.Receipt, summary string) {
 	n := 0
 	for at := newest; t.Spec.ID(at).After(g.After) && n < maxCounted; at = t.Spec.Prev(at) {

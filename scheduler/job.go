@@ -32,13 +32,13 @@ type Job struct {
 	// Ticks begin at StartsAt and end before ExpiresAt; zero means no bound. A job without any tick is invalid, but a job that has expired is valid.
 	Except, ExceptDates []string
 	StartsAt, ExpiresAt time.Time
-	// After, instead of a Schedule, has the names of other jobs, the parents. The job runs once for each tick that ended ok for all parents. This tick
-	// is due when, for every parent, the tick and all earlier ticks are decided and their runs have ended. StartDeadline counts from that time. It
-	// defaults to the time until the next common instant of the parents' schedules, at most 1h. If a parent's tick fails or does not run, the job has no
-	// such tick. A job with After must not set Schedule, Location, Except, ExceptDates, StartsAt, ExpiresAt, Jitter or CatchUp.
+	// After, instead of a Schedule, has the names of other jobs, the parents. The job runs once for each tick that ended ok for all parents. This tick is due
+	// when, for every parent, the tick and all earlier ticks are decided and their runs have ended. StartDeadline counts from that time, and defaults to the
+	// time until the next common instant of the parents' schedules, at most 1h. If a parent's tick fails or does not run, the job has no tick at this instant.
+	// A job with After must not set Schedule, Location, Except, ExceptDates, StartsAt, ExpiresAt, Jitter or CatchUp.
 	After []string
-	// Jitter is the maximum delay of a tick. The delay of each tick is computed from a hash of job and tick, so it is the same on every replica. It
-	// never reaches the next tick.
+	// Jitter is the maximum delay of a tick. The delay of each tick is computed from a hash of job and tick, so it is the same on every replica. A delayed tick
+	// is always due before the next instant of the schedule.
 	Jitter time.Duration
 	// Runner runs the job. Required.
 	Runner Runner
@@ -121,7 +121,7 @@ func (j Job) validate() error {
 	return errors.Join(faults...)
 }
 
-// An Overlap is the policy for a tick that finds all slots of its job held, by runs of earlier ticks or outside the schedule.
+// An Overlap is the policy for a tick that finds all slots of its job held. Runs of earlier ticks or runs outside the schedule may hold them.
 type Overlap = agenda.Overlap
 
 // The overlap policies.
@@ -143,8 +143,8 @@ func overlapFault(o Overlap) string {
 	return fmt.Sprintf("Overlap is %q: it must be %q, %q or %q", o, OverlapSkip, OverlapQueue, OverlapReplace)
 }
 
-// A CatchUp selects the ticks that still run after their StartDeadline. Only ticks that were late because no replica was up, or Redis did not answer,
-// are caught up. A paused replica counts as down. A tick for which the replicas had no free place is not caught up.
+// A CatchUp selects the ticks that still run after their StartDeadline. Only ticks that were late because no replica was up, or Redis did not answer, are
+// caught up. A replica whose process was suspended counts as down. A tick for which the replicas had no free place is not caught up.
 type CatchUp struct {
 	// Policy selects the ticks. Defaults to CatchUpNone.
 	Policy CatchUpPolicy
@@ -195,7 +195,7 @@ func (r Recover) findFault(perTick int) string {
 	return ""
 }
 
-// allowsAttempt reports whether a tick may have one more attempt after an interrupted one. Runs outside the schedule are never recovered.
+// allowsAttempt reports whether a tick may have another attempt after an interrupted one. Runs outside the schedule have no tick and are never recovered.
 func (r Recover) allowsAttempt(tick time.Time, attempt int) bool {
 	return attempt <= r.Max && !tick.IsZero()
 }
@@ -294,7 +294,7 @@ func (r Retry) findFault() string {
 	return ""
 }
 
-// pauseAfter returns the pause after the try with this number, from 1.
+// pauseAfter returns the pause after a try. The number of the first try is 1.
 func (r Retry) pauseAfter(number int) time.Duration {
 	d := r.Delay
 	for ; number > 1 && d < r.MaxDelay; number-- {

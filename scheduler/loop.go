@@ -99,13 +99,13 @@ func (s *Scheduler) idleTime(now time.Time) time.Duration {
 const (
 	// smallStep is the largest backward step of the estimated clock that a better estimate may cause.
 	smallStep = 2 * time.Second
-	// bigStep is the largest backward step after which the timeline is not rebuilt. Redis corrects the ledger of a job, its record of decided ticks, if
-	// it is more than a minute ahead of the clock. So after a bigger step, decided ticks may be undecided again.
+	// bigStep is the largest backward step after which the timeline is not rebuilt. Redis corrects the ledger of a job (its record of decided ticks) if the
+	// ledger is more than a minute ahead of the clock. So after a bigger step, decided ticks may be undecided again.
 	bigStep = time.Minute
 )
 
-// noticeStep handles a clock of Redis that was set back. All waiting claims and inspections become due now. After a big step the timeline is rebuilt:
-// ticks become due again, and Redis refuses those that are still decided in its ledgers.
+// noticeStep handles a clock of Redis that was set back. All waiting claims and inspections become due now. After a big step the timeline is rebuilt: past
+// ticks become due again, and Redis refuses the claims of ticks that are still decided.
 func (s *Scheduler) noticeStep(now time.Time) {
 	back := s.latest.Sub(now)
 	if back <= smallStep {
@@ -193,8 +193,8 @@ func (s *Scheduler) handleGrants() {
 	}
 }
 
-// soon is shorter than any lease, and longer than the difference between two replicas' estimates of Redis' clock. If a term ends within this time,
-// its run was given back or handed over.
+// soon is shorter than any lease, and longer than the difference between two replicas' estimates of Redis' clock. If the term in an event ends within this
+// time, its run was given back or handed over.
 const soon = 500 * time.Millisecond
 
 // handleEvents closes ticks that other replicas won, and schedules claims for ticks that wait for a slot if a slot became free. It does not close a
@@ -256,7 +256,7 @@ func (s *Scheduler) reopenUnstarted(g *grant, now time.Time) {
 	case t.isChained(): // a check opens the tick again, after a comparison with the ticks of the parents
 		s.checkAt(t, now)
 	default:
-		if i, open := t.Find(g.of.name); open { // it is open for another grant (PerTick > 1)
+		if i, open := t.Find(g.of.name); open { // the tick is open for another grant (PerTick > 1)
 			t.Open[i].Won = max(t.Open[i].Won-1, 0)
 			return
 		}

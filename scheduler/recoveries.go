@@ -60,8 +60,8 @@ func (r *recoveries) enqueueOrphans(t *task, st election.State, now time.Time) {
 	}
 }
 
-// claimDue claims all orphans that are due, in one batch. If there is no free place for an orphan, its claim is postponed, and other replicas may
-// recover it.
+// claimDue claims all orphans that are due, in one batch. It postpones the claim of an orphan if this replica has no free place, and another replica may
+// recover the orphan first.
 func (r *recoveries) claimDue(ctx context.Context, now time.Time) {
 	if r.busy {
 		return
@@ -131,7 +131,7 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 		if result.Until.After(again) {
 			again = result.Until
 		}
-	default: // another replica has recovered or deleted the orphan; the inspection notices if that replica dies, too
+	default: // another replica has recovered or deleted the orphan; an inspection finds a new orphan if that replica dies, too
 		if result.Err != nil {
 			r.log.Error("recovery refused", "job", h.task.Name, "run_id", h.of.ID, "error", result.Err)
 		}

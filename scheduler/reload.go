@@ -76,12 +76,12 @@ func (s *Scheduler) handleReload(r reload, now time.Time) {
 	s.rebuildTimeline(now)
 }
 
-// dismissTask removes a job. Its runs go on. The job is still inspected until it has no runs, because their holders may die.
+// dismissTask removes a job. Its runs go on. The job is still inspected until it has no runs, because the holders of the runs may die.
 func (s *Scheduler) dismissTask(t *task) {
 	s.dropOpen(t)
 	t.dismissed = true
 	s.inspectAt(t, s.now())
-	if t.Running > 0 { // if another reload adds the job again, its old runs still count
+	if t.Running > 0 { // if another reload adds the job again, the old runs still count for PerReplica
 		s.dismissed[t.Name] = t
 	}
 }

@@ -75,8 +75,8 @@ func (q *requests) putOff(e *pendingRequest, at time.Time) {
 	q.due.Set(&e.queued, at)
 }
 
-// tryRequests starts an attempt for each due request. If this replica has no free place, it postpones the request until it expires, and other
-// replicas may run it.
+// tryRequests starts an attempt for each due request. If this replica has no free place, tryRequests postpones the request, and another replica may run it
+// first. An expired request needs no place.
 func (q *requests) tryRequests(now time.Time) {
 	for _, e := range q.due.Take(now, maxRequests) {
 		t := q.tasks[e.Job]
@@ -160,7 +160,7 @@ func (h requestHandler) handleRequest() (again time.Time, term *election.Term) {
 	return h.now().Add(heldPause), nil
 }
 
-// handleGranted handles a granted request: no other replica may run it while the term right lasts.
+// handleGranted handles a request that was granted to this replica. right is the term of the request: while it lasts, no other replica may run the request.
 func (h requestHandler) handleGranted(ctx context.Context, right *election.Term) (again time.Time, term *election.Term) {
 	if why := h.tickFault(); why != "" {
 		// The request gets no record, because the history would show the record as the outcome of a tick.

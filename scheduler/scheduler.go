@@ -38,7 +38,7 @@ import (
 
 // A Scheduler is one replica. Its method Run must be called only once.
 type Scheduler struct {
-	*core // belongs to the loop, like the fields below up to wanted
+	*core // core and the fields down to wanted belong to the loop
 
 	claims      *claims
 	recoveries  *recoveries

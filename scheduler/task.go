@@ -109,8 +109,8 @@ func (j *Job) parseSchedule() (*cronspec.Schedule, error) {
 	return spec, nil
 }
 
-// followerName returns the name under which a child registers with its parents. The name has the digest of the chain, so that replicas with different
-// configurations of the child do not release outcomes that others still need.
+// followerName returns the name under which a child registers with its parents. The name has the digest of the chain. So a replica does not release outcomes
+// that replicas with another configuration of the child still need.
 func (t *task) followerName() string { return t.Name + "." + t.chain.digest }
 
 // mayHaveTick reports whether the schedules have a tick at an instant. For a child, the outcomes of its parents at this instant do not matter.
@@ -161,7 +161,7 @@ func (t *task) scheduleKey() string {
 	return t.Spec.Key()
 }
 
-// newTasks validates jobs and returns their tasks by name. Jobs with the same schedule share it, because there may be many of them.
+// newTasks validates jobs and returns their tasks by name. Jobs with equal schedules share one Schedule, because many jobs may have the same schedule.
 func newTasks(jobs []Job, labels Labels) (map[string]*task, error) {
 	var faults []error
 	tasks, specs := map[string]*task{}, map[string]*cronspec.Schedule{}
@@ -204,7 +204,7 @@ type unacked struct {
 	written []*run.Receipt
 }
 
-// isSettled reports whether this replica has queued the records of the settlement that ends with a tick.
+// isSettled reports whether this replica has queued the records of a settlement. tick is the last tick of the settlement.
 func (t *task) isSettled(tick time.Time) bool {
 	return slices.ContainsFunc(t.unacked, func(u unacked) bool { return u.tick.Equal(tick) })
 }

@@ -63,7 +63,6 @@ func (a *app) takePath(args []string) error {
 	return nil
 }
 
-// loadConfig reads the configuration for a command that needs one.
 func (a *app) loadConfig() (*config.Config, error) {
 	if err := a.needConfig(); err != nil {
 		return nil, err
@@ -94,7 +93,7 @@ func (a *app) readConfig() (*config.Config, *config.Files, error) {
 	return cfg, files, err
 }
 
-// loadIfNamed reads the configuration if the user gave a path. Otherwise it returns an empty configuration: commands that call it work in any folder.
+// loadIfNamed reads the configuration if the user gave a path. Otherwise it returns an empty configuration, so that the command does the same in any folder.
 func (a *app) loadIfNamed() (*config.Config, error) {
 	if _, named := a.configFile(); named {
 		return a.loadConfig()
@@ -248,7 +247,7 @@ func (a *app) newLogger() (hclog.Logger, error) {
 	}
 	out := a.err
 	if !console.IsTerminal(out) {
-		out = console.Behind(out) // logging.New duplicates an *os.File; a write to stderr itself would end the process by SIGPIPE if its reader has gone
+		out = console.Behind(out) // logging.New duplicates an *os.File; a write to stderr itself would end the process by SIGPIPE if the reader of stderr has gone
 	}
 	log, writer := logging.New(out, o)
 	a.logWriter.Store(writer)

@@ -55,7 +55,7 @@ type checked struct {
 	// ZoneData is the version of the time zone data that the jobs use, or "" if the configuration is faulty.
 	ZoneData string         `json:"zone_data,omitempty"`
 	Faults   []checkedFault `json:"faults"`
-	// Accounts has, by name, the users of jobs that are only in the directory service and not in /etc/passwd. The value is the entry of the user.
+	// Accounts maps the names of jobs' users to descriptions. It has only users from the directory service that are not in /etc/passwd.
 	Accounts map[string]string `json:"accounts,omitempty"`
 }
 
@@ -117,7 +117,7 @@ func checkSizes(ctx context.Context, cfg *config.Config, accounts *process.Accou
 			spec.EnvFile, spec.EnvFromFile = "", nil
 		}
 		env, err := process.Environment(ctx, spec)
-		if err != nil { // another check warns of the unreadable file
+		if err != nil { // check the size without files that cannot be read
 			spec.EnvFile, spec.EnvFromFile = "", nil
 			env, err = process.Environment(ctx, spec)
 		}

@@ -41,7 +41,6 @@ func addCompletion(root *cobra.Command) {
 	}
 }
 
-// addExamples adds examples to the commands that cobra provides.
 func addExamples(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -99,7 +99,7 @@ func (a *app) execJob(ctx context.Context, cfg *config.Config, job *config.Job, 
 	return execResult(record, err)
 }
 
-// withoutInfo keeps the lines about the start and the end of the run out of the log, at the default level.
+// withoutInfo raises the default log level, info, to warn. Otherwise the log lines about the start and the end of the run would be mixed with its output.
 func withoutInfo(log hclog.Logger) hclog.Logger {
 	if log.GetLevel() == hclog.Info {
 		log.SetLevel(hclog.Warn)

@@ -292,8 +292,8 @@ func (a *app) printLogs(ctx context.Context, jobs []string, opt logsOptions) err
 	return nil
 }
 
-// addPrinted adds to the records the output of runs in progress so far, and prints how to follow these runs. If Redis fails, it prints a warning and the
-// records stay valid.
+// addPrinted adds the current output of runs in progress to their records, and prints a command to follow each of these runs. If Redis fails, addPrinted prints
+// a warning, and the records stay valid.
 func (s streams) addPrinted(ctx context.Context, o *operating, records []journal.Record) {
 	if err := o.AddPrinted(ctx, records); err != nil {
 		fmt.Fprintln(s.err, "cronclave: warning: the output of runs under way is missing:", err)

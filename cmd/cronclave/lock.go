@@ -22,7 +22,7 @@ import (
 )
 
 type lockJob struct {
-	name     string // of the lock or of the pool
+	name     string // name of the lock or of the pool
 	pool     bool
 	slots    int
 	wait     time.Duration
@@ -131,8 +131,8 @@ func (j *lockJob) parseLimits(wait, lease string) (err error) {
 	return nil
 }
 
-// lockName returns the name of the lock in Redis: {NAME}:lock. The locks of jobs ({NAME}:job) and leaders ({NAME}:leader) have other suffixes. For a pool it
-// is the same lock that jobs use.
+// lockName returns the name of the lock in Redis: {NAME}:lock. The locks of jobs ({NAME}:job) and leaders ({NAME}:leader) have other suffixes. For a pool,
+// lockName returns the name of the pool's lock, which jobs use, too.
 func (j *lockJob) lockName() string {
 	if j.pool {
 		return election.PoolLock(j.name)
@@ -230,7 +230,7 @@ func (a *app) completePools(*cobra.Command, []string, string) ([]cobra.Completio
 	return offers, cobra.ShellCompDirectiveNoFileComp
 }
 
-// holderName returns the name of the lock's holder for messages. It is unknown if the holder's process has ended.
+// holderName returns the name of the lock's holder for messages. holder is "" if the process that held the lock has ended.
 func holderName(holder string) string { return cmp.Or(holder, "a process that has ended") }
 
 // A lockVariable is an environment variable that lock sets for its command.

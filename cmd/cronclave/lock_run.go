@@ -27,7 +27,7 @@ import (
 	"github.com/cronclave/cronclave/locking"
 )
 
-// lockGrace is the time between SIGTERM and SIGKILL if the lease cannot be renewed. It is at most a third of the lease.
+// lockGrace is the time between SIGTERM and SIGKILL if the lease cannot be renewed. Package selffence shortens it to a third of the lease.
 const lockGrace = 5 * time.Second
 
 type lockRun struct {

@@ -31,7 +31,7 @@ var errWaited = errors.New("waited long enough")
 // silenceLimit is the minimum time for which a request without an answer is repeated, even if --wait is shorter.
 const silenceLimit = 2 * redisconn.Timeout
 
-// acquireLease returns the lease of the lock. Its errors have the exit code of the program.
+// acquireLease returns the lease of the lock. If the lock is held, it waits for at most --wait. Its errors have the exit code of the program.
 func (c *acquisition) acquireLease(ctx context.Context) (lease.Run, error) {
 	c.begun = time.Now()
 	c.request = lease.Request{Lock: c.lockName(), ID: c.id, Slots: c.slots, Lease: c.lease, AnyLimit: c.pool}
@@ -107,7 +107,7 @@ func (c *acquisition) lineUp(ctx context.Context) (lease.Run, error) {
 	switch {
 	case err == nil:
 		return c.reportWon(held), nil
-	case !errors.Is(err, errWaited) || errors.Is(err, lease.ErrUnknown): // Redis would not answer the request for the holder below either
+	case !errors.Is(err, errWaited) || errors.Is(err, lease.ErrUnknown): // the holder is not requested, because Redis would not answer either
 		return nil, c.unknownState(err)
 	}
 	c.request.Abstain = true // the request does not acquire the lock, and only asks for the holder

@@ -52,7 +52,7 @@ func runCommandLine(ctx context.Context, args []string, s streams) int {
 	a := &app{streams: s, force: func(code int) { force(exitError{code: code}) }}
 	ended := make(chan int, 1)
 	go func() {
-		defer a.closeLog(forced) // deferred, so that a panic does not lose earlier log lines, which may have its reason
+		defer a.closeLog(forced) // deferred, so that a panic does not lose earlier log lines, which may explain it
 		ended <- a.runCommand(ctx, args)
 	}()
 	var code int
@@ -164,7 +164,7 @@ func (a *app) checkFlags() error {
 	return err
 }
 
-// plannedCommands returns the commands that are specified but not implemented yet. Each returns an error.
+// plannedCommands returns the commands that are planned but not implemented yet. Each returns an error.
 func plannedCommands() []*cobra.Command {
 	var commands []*cobra.Command
 	for _, name := range []string{"import"} {

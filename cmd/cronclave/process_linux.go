@@ -15,9 +15,9 @@ import (
 // catches them.
 var inheritedSignals = map[syscall.Signal]bool{}
 
-// keepSignals ensures that the programs of this process start with no signal ignored or blocked, even if this process did not. In a new program the Go
-// runtime resets the signals that this process catches, so keepSignals catches and drops the ignored ones. To unblock signals, it executes this program
-// again, because the runtime gives the initial signal mask to every thread.
+// keepSignals ensures that the programs that this process executes start with no signal ignored or blocked, even if this process was started with such signals.
+// A new program starts with the default action for each signal that this process catches, so keepSignals catches and drops the ignored signals. To unblock
+// signals, it executes this program again, because the Go runtime gives the initial signal mask to every thread.
 func keepSignals() {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -34,7 +34,7 @@ func keepSignals() {
 			continue
 		}
 		inheritedSignals[s] = true
-		// If the process catches these two, a terminal sends them again and again, until the process stops or ignores them.
+		// A terminal sends SIGTTIN and SIGTTOU again and again to a process that catches them, until the process stops or ignores them.
 		if s != unix.SIGTTIN && s != unix.SIGTTOU || !hasTerminal() {
 			signal.Notify(dropped, s)
 		}

@@ -165,7 +165,7 @@ func replicaName(name string) (string, error) {
 	return host, nil
 }
 
-// clockOffset parses CRONCLAVE_CLOCK_OFFSET, by which tests set the wall clock of a replica wrong.
+// clockOffset parses CRONCLAVE_CLOCK_OFFSET, which is added to the clock of a replica, to test it with a wrong clock.
 func clockOffset(s string) (time.Duration, error) {
 	if s == "" {
 		return 0, nil

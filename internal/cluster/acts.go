@@ -16,8 +16,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
-// A Requester names the user who requests an act, and the reason. Both are written to the audit log. The requests of acts are also the bodies of the HTTP API,
-// so their struct tags are part of the contract with users.
+// A Requester names the user who requests an act, and the reason. Both are written to the audit log. The HTTP API decodes bodies into structs that embed a
+// Requester, so their struct tags are part of the contract with users.
 type Requester struct {
 	// By is the name of the user. Required.
 	By string `json:"-"`
@@ -41,8 +41,8 @@ func (r Requester) requesterFault() error {
 // maxReason is the maximum length of a reason, in characters.
 const maxReason = 200
 
-// auditAct writes an act to the audit log, and returns the entry. Call it before the act is carried out. After an error the act must not be carried out.
-// lasting is the length of a pause that ends by itself; otherwise 0. unwritten is the text of the error if Redis does not answer: see [notDone].
+// auditAct writes an act to the audit log before the act is carried out, and returns the entry. After an error, only a cancel may be carried out. lasting is
+// the length of a pause that ends by itself; otherwise 0. unwritten is the text of the error if Redis does not answer, such as [notDone].
 func (o *Operator) auditAct(ctx context.Context, r Requester, act journal.Act, lasting time.Duration, unwritten string) (journal.Act, error) {
 	act.By, act.Reason = r.By, r.Reason
 	act, err := o.journal.Audit(ctx, act, lasting)
@@ -58,7 +58,7 @@ func (o *Operator) auditAct(ctx context.Context, r Requester, act journal.Act, l
 	return act, unavailableError(unwritten, err)
 }
 
-// notDone is the text for an act that is not carried out without an entry in the audit log.
+// notDone returns the text of the error for an act that was not carried out because its entry in the audit log could not be written.
 func notDone(kind string) string {
 	return kind + ": nothing was done, as the audit log cannot be written"
 }
@@ -69,15 +69,15 @@ func (o *Operator) reportAct(act journal.Act) {
 	}
 }
 
-// markUnchanged marks the entry of an act that changed nothing. The log merges such entries of one user. If Redis does not answer, the entry stays as it is.
+// markUnchanged marks the entry of an act that changed nothing, so that the log merges such entries of one user and kind. Errors are ignored.
 func (o *Operator) markUnchanged(ctx context.Context, entry journal.Act) {
 	if entry.ID != "" {
 		_ = o.journal.Unchanged(ctx, entry)
 	}
 }
 
-// Acts returns the newest acts, from new to old. Damaged entries are left out. lost describes the entries that a loss of Redis' data may have removed. It is ""
-// if no loss is known, or if acts older than the loss are still there.
+// Acts returns the newest acts, from new to old. Damaged entries are left out. lost describes a loss of Redis' data that may have removed entries from the
+// list. It is "" if no loss is known, if the list is full, or if the list has acts from before the loss.
 func (o *Operator) Acts(ctx context.Context, most int) (acts []journal.Act, lost string, err error) {
 	acts, err = o.journal.Acts(ctx, most)
 	if err == nil || errors.Is(err, journal.ErrCorrupt) {
@@ -96,7 +96,7 @@ func (o *Operator) Acts(ctx context.Context, most int) (acts []journal.Act, lost
 // maxPaused is the maximum number of jobs that one round trip pauses.
 const maxPaused = 500
 
-// A Selection selects jobs: by name, by one of several tags, or all.
+// A Selection selects the jobs that it names, the jobs with one of its tags, or all jobs.
 type Selection struct {
 	Jobs []string `json:"jobs,omitempty" maxItems:"1000" doc:"names of jobs"`
 	Tags []string `json:"tags,omitempty" maxItems:"100" doc:"jobs with one of these tags"`
@@ -117,7 +117,7 @@ type ResumeRequest struct {
 	Requester
 }
 
-// A PausedJob is a job after a pause or resume. Its JSON is part of the contract with users.
+// A PausedJob is the result of a pause or resume for one job. Its JSON is part of the contract with users.
 type PausedJob struct {
 	Job       string     `json:"job"`
 	Paused    bool       `json:"paused"`
@@ -128,8 +128,8 @@ type PausedJob struct {
 	By        string     `json:"by,omitempty"` // the user who paused it
 }
 
-// Pause pauses jobs: their ticks are skipped. A job that is already paused gets the new end and reason. The list is nil if Pause failed before it tried to
-// pause a job. Otherwise, the list has the jobs that were paused, even with an error.
+// Pause pauses jobs: their ticks are skipped. A job that is already paused gets the new end and reason. If Pause fails before it tries to pause a job, the list
+// is nil. If it fails later, the list has the jobs that were paused.
 func (o *Operator) Pause(ctx context.Context, req PauseRequest) ([]PausedJob, error) {
 	if err := req.Requester.requesterFault(); err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (o *Operator) Resume(ctx context.Context, req ResumeRequest) ([]PausedJob, 
 	})
 }
 
-// pauseOrResume pauses or resumes jobs. It returns the error of the first job that failed.
+// pauseOrResume calls do with the selected jobs, in batches. If some jobs fail, it continues with the others, and returns the first error.
 func (o *Operator) pauseOrResume(ctx context.Context, s Selection, by Requester, act journal.Act, lasting time.Duration, do func([]string) []election.Paused) ([]PausedJob, error) {
 	if err := by.requesterFault(); err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (o *Operator) pauseOrResume(ctx context.Context, s Selection, by Requester,
 	return done, pauseError(fault, len(jobs)-len(done))
 }
 
-// isChange reports whether a pause or resume has changed the pause of a job: whether it is on, its end, its reason or its user.
+// isChange reports whether a pause or resume changed anything: whether the job is paused, or the end, the reason or the user of its pause.
 func isChange(p election.Paused) bool {
 	before, after := p.Before.On(p.Now), p.After.On(p.Now)
 	return before != after || after && (!p.Before.Until.Equal(p.After.Until) || p.Before.Reason != p.After.Reason || p.Before.By != p.After.By)
@@ -214,7 +214,7 @@ func pauseError(err error, jobs int) error {
 	return unavailableError(fmt.Sprintf("no answer from Redis for %d of the jobs, so the result is unknown; run the command again", jobs), err)
 }
 
-// selectedJobs returns the names of the selected jobs. It knows the jobs of the local configuration and the jobs that replicas have described.
+// selectedJobs returns the names of the selected jobs. Tags and All cover the local configuration and the jobs that replicas have described.
 func (o *Operator) selectedJobs(ctx context.Context, s Selection) ([]string, error) {
 	if len(s.Jobs) == 0 && len(s.Tags) == 0 && !s.All {
 		return nil, refusalError(ErrInvalid, "no jobs are selected")
@@ -237,7 +237,7 @@ func (o *Operator) selectedJobs(ctx context.Context, s Selection) ([]string, err
 		if err := o.mustKnow(ctx, name); err != nil {
 			return nil, err
 		}
-		// mustKnow accepts some jobs that tags does not have: a job that a replica has just described, and, if the configuration is incomplete, a job of the
+		// mustKnow accepts a job that tags lacks if a replica has just described it. If the local configuration is incomplete, it also accepts a job of the
 		// history.
 		names = append(names, name)
 	}
@@ -293,9 +293,9 @@ type CanceledRun struct {
 	Tick    *time.Time `json:"tick,omitempty"`
 }
 
-// Cancel asks the replicas to stop runs of a job. It does not wait for the runs to stop. The list is never nil. Runs are stopped even if the audit log cannot
-// be written, because with a quorum the log is in another Redis than the locks. Cancel then returns both the runs and an error. If nothing runs, Cancel
-// returns no error. If the request names a run that is not in progress, Cancel returns [ErrUnknownRun].
+// Cancel asks the replicas to stop runs of a job, and does not wait until they have stopped. With a quorum, the audit log is in another Redis than the locks.
+// So Cancel stops runs even if the log cannot be written, and then returns both the runs and an error. If nothing runs, it returns no error. If the request
+// names a run that is not in progress, it returns [ErrUnknownRun]. The list is never nil.
 func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun, error) {
 	if err := req.requesterFault(); err != nil {
 		return []CanceledRun{}, err
@@ -371,14 +371,14 @@ func (o *Operator) Forget(ctx context.Context, name string, by Requester) error 
 	if _, err := o.auditAct(ctx, by, journal.Act{Kind: journal.ActForget, Jobs: []string{}, Replica: name}, 0, notDone(journal.ActForget)); err != nil {
 		return err
 	}
-	if err := o.journal.ForgetLost(ctx, name, ids[name]...); err != nil && !errors.Is(err, journal.ErrCorrupt) { // a damaged list names no replica, so nothing is left to remove
+	if err := o.journal.ForgetLost(ctx, name, ids[name]...); err != nil && !errors.Is(err, journal.ErrCorrupt) { // a damaged key has no list of replicas, so there is no entry to remove
 		return unavailableError("forget replica "+name, err)
 	}
 	return nil
 }
 
-// lostReplicas returns the lost replicas, whether a leader has recorded the loss or not. missing has the ids of replicas whose loss is not recorded yet, by
-// name. With an error that wraps [journal.ErrCorrupt], the lists are valid.
+// lostReplicas returns all lost replicas. A leader may not have recorded a loss yet: missing maps the names of such replicas to their ids. If the error wraps
+// [journal.ErrCorrupt], the results lack only damaged entries.
 func (o *Operator) lostReplicas(ctx context.Context) (lost []journal.NamedLost, missing map[string][]string, err error) {
 	lost, damaged := o.journal.RecentlyLost(ctx)
 	unnoted, more := o.journal.LostReplicas(ctx)

@@ -28,19 +28,19 @@ const (
 	PhaseUnknown Phase = "unknown" // the data that is left in Redis does not show the phase
 )
 
-// An Explanation answers what happened at one instant of a job, and why. Its JSON is part of the contract with users.
+// An Explanation describes what happened at one instant of a job, and why. Its JSON is part of the contract with users.
 type Explanation struct {
 	Job   string    `json:"job"`
 	At    time.Time `json:"at"` // in the job's zone
 	Phase Phase     `json:"fate"`
-	// Lines are the answer in sentences, the main one first.
+	// Lines are the sentences of the explanation, the main one first.
 	Lines []string `json:"lines"`
-	// Runs are the records of the tick, by slot, attempt and end.
+	// Runs are the records of the tick, sorted by slot, attempt and end.
 	Runs []journal.Record `json:"runs"`
 }
 
-// Why explains what happened at an instant of a job, and why. at is RFC 3339, or a date and a local time in the job's zone. A job that no replica has any more
-// is explained from its history alone, in UTC.
+// Why explains what happened at an instant of a job, and why. at is RFC 3339, or a date and a local time in the job's zone. If no replica has described the
+// job, at is in UTC, and Why fails unless the history has a record of that instant.
 func (o *Operator) Why(ctx context.Context, job, at string) (*Explanation, error) {
 	if !journal.IsJobName(job) { // a job with an invalid name has no lock to inspect
 		if err := o.mustKnow(ctx, job); err != nil {
@@ -105,10 +105,10 @@ type explainer struct {
 	acts      []journal.Act      // the audit log, from old to new; read only if a pause skipped the tick, and never for a parent of the requested job
 	// actsErr is the error of reading the audit log. Even with an error, a part of the log may have been read.
 	actsErr error
-	// bySchedule is set if the records and the lock do not mention the instant.
+	// bySchedule is set if neither the records nor the lock mention the instant, so that only the schedule explains it.
 	bySchedule bool
-	name       time.Time // local time that identifies the tick; zero if the instant at identifies the tick
-	since      string    // reason why the job has no tick, if the parents are the reason
+	name       time.Time // [cronspec.Schedule.ID] of the tick, if local times identify the ticks of the job; otherwise zero
+	since      string    // reason why a parent of the job prevents the tick; "" if none does
 }
 
 func (s *explainer) readState(ctx context.Context, o *Operator) (err error) {
@@ -123,7 +123,7 @@ func (s *explainer) readState(ctx context.Context, o *Operator) (err error) {
 	if s.incidents, err = o.journal.Incidents(ctx, s.state.Now); err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return o.historyError(err)
 	}
-	// One record may stand for many ticks that did not run. Only the output of such a record has the other end of the gap.
+	// One record may stand for a gap, a series of ticks that did not run. Only the output of the record names the other end of the gap.
 	for _, i := range s.neighbours() {
 		if err := o.journal.AddOutput(ctx, s.past[i:i+1]); err != nil && !errors.Is(err, journal.ErrCorrupt) {
 			return o.historyError(err)
@@ -140,8 +140,8 @@ func (s *explainer) readActs(ctx context.Context, o *Operator) {
 	slices.SortStableFunc(s.acts, func(a, b journal.Act) int { return a.Time.Compare(b.Time) })
 }
 
-// neighbours returns the indexes of two records of ticks without a run, if there are such records: the newest one at or before the instant, and the oldest one
-// after the instant.
+// neighbours returns the indexes of up to two records of ticks without a run: the record of the last such tick until the instant, and the record of the first
+// such tick after the instant.
 func (s *explainer) neighbours() (indexes []int) {
 	before, after := -1, -1
 	for i, r := range s.past {
@@ -166,7 +166,7 @@ func (s *explainer) isOf(r journal.Record) bool {
 	return r.Tick.Equal(s.at) || r.TickLocal != "" && !s.tickID().Equal(s.at) && r.TickLocal == run.LocalText(cronspec.LocalTime(s.tickID()))
 }
 
-// tickID returns the identity of the tick on every replica: its local time, or its instant if it has none.
+// tickID returns the time that identifies the tick on every replica. See [cronspec.Schedule.ID].
 func (s *explainer) tickID() time.Time {
 	if s.name.IsZero() {
 		return s.at
@@ -186,7 +186,7 @@ func (s *explainer) formatTime(t time.Time) string {
 	return t.In(s.At.Location()).Format("2006-01-02 15:04:05 MST")
 }
 
-// explainPhase sets the phase from the records of the tick and from the lock, or from the schedule if neither mentions the tick.
+// explainPhase sets the phase from the records and the lock. If neither mentions the tick, it sets the phase from the schedule.
 func (s *explainer) explainPhase() error {
 	s.Phase = PhaseUnknown
 	if s.face.IsZero() || s.info.After != nil || movedTo(s.info, s.instant, s.At.Location()) {
@@ -225,7 +225,7 @@ func (s *explainer) explainSettlement() {
 	}
 }
 
-// explainSchedule explains an instant without a record: it is not a tick, it is in the future, or its record is gone.
+// explainSchedule explains an instant that neither the records nor the lock mention: a tick without a known outcome, or no tick at all.
 func (s *explainer) explainSchedule() error {
 	switch {
 	case !s.info.Enabled:
@@ -302,8 +302,8 @@ func (s *explainer) explainForgotten() {
 	}
 }
 
-// standsFor reports whether a record stands for a gap that includes the instant. The output of such a record names the other end of the gap: the last tick if the
-// record has the first one, or the tick before the gap if the record has the last one.
+// standsFor reports whether a record stands for a gap, a series of ticks that did not run, and the gap includes the instant. The record has the tick at one end
+// of the gap. Its output names the other end: the last tick, or the tick before the first one.
 func standsFor(r journal.Record, at time.Time) bool {
 	if r.Output == nil {
 		return false
@@ -348,7 +348,7 @@ func (s *explainer) explainNeighbours() {
 	}
 }
 
-// explainIncidents mentions outages of Redis at the time of the tick, and losses of Redis' data after the tick.
+// explainIncidents adds lines about outages of Redis at the time of the tick, and about losses of Redis' data after the tick.
 func explainIncidents(s *explainer) {
 	for _, in := range s.incidents {
 		switch during := s.formatTime(in.From) + " and " + s.formatTime(in.To); {
@@ -364,8 +364,8 @@ func explainIncidents(s *explainer) {
 	}
 }
 
-// lostHistory reports whether one of the incidents may have removed the record of the instant. If the job has a record from before the loss, the loss did not
-// remove its records.
+// lostHistory reports whether one of the incidents may have removed the record of the instant. A loss does not count if the job has a record from before the
+// loss, because the loss would have removed that record too.
 func lostHistory(s *explainer, incidents ...journal.Incident) bool {
 	return slices.ContainsFunc(incidents, func(in journal.Incident) bool {
 		older := func(r journal.Record) bool { return !r.Finished.IsZero() && r.Finished.Before(in.From) }

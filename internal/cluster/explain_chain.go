@@ -17,7 +17,7 @@ const (
 	chainTimeout = 10 * time.Second
 )
 
-// A chain has the ancestors of a job at one tick: its parents, and the parents of each parent without a record.
+// A chain has the ancestors of a job at one tick: its parents, and further ancestors if the phase of a parent depends on them.
 type chain struct {
 	operator *Operator
 	infos    []journal.JobInfo
@@ -46,7 +46,7 @@ func (o *Operator) explainParents(ctx context.Context, infos []journal.JobInfo, 
 	return nil
 }
 
-// readParents reads the explanations of a job's parents. If the phase of a parent depends on its own parents, readParents reads these too.
+// readParents reads the explanations of a job's parents. If the phase of a parent depends on its own parents, readParents reads their explanations too.
 func (c *chain) readParents(ctx context.Context, s *explainer) {
 	for queue := []*explainer{s}; len(queue) > 0; queue = queue[1:] {
 		for _, job := range queue[0].info.After {
@@ -64,8 +64,8 @@ func (c *chain) readParents(ctx context.Context, s *explainer) {
 	}
 }
 
-// readParent returns the explanation of one parent. Only the phase and the main line of a parent are shown. After an error, readParent returns a parent with
-// the reason in unknown, so that the job itself is still explained.
+// readParent returns the explanation of one parent, without the audit log, because only the phase and the main line of a parent are shown. After an error, it
+// returns a parent with the reason in unknown, so that the job itself is still explained.
 func (c *chain) readParent(ctx context.Context, job string) *parent {
 	s, err := c.operator.readFacts(ctx, c.infos, job, c.at)
 	if err == nil {
@@ -84,8 +84,8 @@ func (c *chain) readParent(ctx context.Context, job string) *parent {
 	return &parent{explainer: s}
 }
 
-// settlePhase returns the lines about a job's ancestors. If the tick of the job has no record, settlePhase sets its phase to the one that follows from the
-// ancestors.
+// settlePhase returns the lines about a job's ancestors, in which name stands for the job. If no record shows what happened to the tick of the job, settlePhase
+// also sets the phase that follows from the states of the parents.
 func (c *chain) settlePhase(s *explainer, name string) (lines []string) {
 	cause, more, states := "", 0, map[parentState]bool{}
 	for _, job := range s.info.After {
@@ -110,12 +110,12 @@ func (c *chain) settlePhase(s *explainer, name string) (lines []string) {
 	return lines
 }
 
-// phaseAfter returns the phase of a tick without a record, from the states of its parents.
+// phaseAfter returns the phase of a tick without a record, which follows from the states of the parents.
 func phaseAfter(parents map[parentState]bool) Phase {
 	switch {
 	case parents[parentBad]:
 		return PhaseNoTick
-	case parents[parentPending] && !parents[parentUnknown]: // a parent with an unknown state may have failed
+	case parents[parentPending] && !parents[parentUnknown]: // a parent with an unknown state may have failed, and then there is no tick
 		return PhaseDue
 	}
 	return PhaseUnknown
@@ -134,7 +134,7 @@ func (c *chain) parentLines(p *parent, job, child string) []string {
 	return append([]string{fmt.Sprintf("before %s, %s: %s", child, job, p.Lines[0])}, before...)
 }
 
-// causeText returns the reason why the jobs after this one have no tick.
+// causeText returns the reason why jobs that run after this job have no tick.
 func (s *explainer) causeText() string {
 	switch outcome := s.badOutcome(); {
 	case s.since != "":
@@ -147,7 +147,7 @@ func (s *explainer) causeText() string {
 	return fmt.Sprintf("job %s did not end ok", s.Job)
 }
 
-// parentState is the effect of a job's tick on the jobs after it.
+// parentState is the effect of a job's tick on the jobs that run after the job.
 type parentState string
 
 const (
@@ -164,7 +164,7 @@ func (p *parent) chainState() parentState {
 	return p.parentState()
 }
 
-// parentState returns the state according to the phase and the last runs. Manual runs do not count.
+// parentState returns the state that follows from the phase and the last runs of the tick. Manual runs do not count.
 func (s *explainer) parentState() parentState {
 	switch {
 	case s.Phase == PhaseNoTick:
@@ -203,7 +203,7 @@ func (s *explainer) countingRuns() []journal.Record {
 	return slices.DeleteFunc(s.lastRuns(), isManual)
 }
 
-// badOutcome returns the outcome of the first slot whose last run did not end ok; "" if there is none.
+// badOutcome returns the outcome of the first slot whose last run has ended, but not ok; "" if no slot has such a run.
 func (s *explainer) badOutcome() journal.Outcome {
 	for _, r := range s.countingRuns() { // the runs are sorted by slot
 		if r.Outcome != journal.OutcomeOK && r.Outcome != journal.OutcomeRunning {

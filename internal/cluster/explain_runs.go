@@ -39,8 +39,8 @@ func (s *explainer) explainRuns() {
 	s.Phase = s.phaseOfRuns()
 }
 
-// phaseOfRuns returns the phase according to the records. If any run is in progress, the phase is running. Otherwise, if the end of a last attempt is
-// unknown, the phase is unknown.
+// phaseOfRuns returns the phase according to the records. It is running if any run still has its lease. Otherwise, it is unknown if a last attempt has no
+// recorded end.
 func (s *explainer) phaseOfRuns() Phase {
 	running := func(r journal.Record) bool { return r.Outcome == journal.OutcomeRunning }
 	switch {
@@ -61,9 +61,9 @@ func (s *explainer) lastRuns() []journal.Record {
 	})
 }
 
-// isLaterAttempt reports whether the record later belongs to a later attempt than r. A recovery may hold another slot than the run that it follows, because
-// it takes the lowest free slot. Its slot need not match, because a tick of a job with recoveries never has two runs at once. Each manual run counts its
-// attempts from 1, so only records with its token belong to it.
+// isLaterAttempt reports whether later records an attempt that follows the attempt of r. Attempts follow each other in one slot. A recovery may follow in
+// another slot, because it takes the lowest free slot, and a tick of a job with recoveries never has two runs at once. Each manual run counts its attempts from
+// 1, so the tokens must be equal.
 func isLaterAttempt(later, r journal.Record) bool {
 	switch {
 	case isManual(later) != isManual(r) || later.Attempt <= r.Attempt:
@@ -161,7 +161,7 @@ func (s *explainer) explainOrigin(i int) {
 	}
 }
 
-// explainRecovery names the run that a recovery follows: the newest earlier run that its replica could not complete.
+// explainRecovery adds a line about the run that a recovery repeats: the latest earlier attempt that its replica did not complete.
 func (s *explainer) explainRecovery(i int) {
 	r := s.Runs[i]
 	var lost *journal.Record
@@ -248,7 +248,7 @@ func (s *explainer) explainPause(matters bool, effect string) {
 	}
 }
 
-// addPause adds a line about a pause, with its effect if the pause is still on. If a pause is over and has no Until, its end is unknown.
+// addPause adds a line about a pause. If the pause is on, the line ends with effect. A pause that is over and has no Until has an unknown end.
 func (s *explainer) addPause(p election.Pause, on bool, effect string) {
 	by, until, text := "", "", ""
 	if p.By != "" {
@@ -274,13 +274,13 @@ func (s *explainer) addPause(p election.Pause, on bool, effect string) {
 	s.addLine("job %s %s", s.Job, text)
 }
 
-// explainPaused names the pause that settled a tick: the newest one at the time when a replica claimed the tick. The lock has only the user of the last change
-// to the pause. The audit log also has the users of earlier changes.
+// explainPaused adds a line about the pause that skipped a tick. The lock has only the newest pause and the user of its last change. The audit log also has
+// earlier pauses and users.
 func (s *explainer) explainPaused(r journal.Record) {
 	p, newest := s.state.Pause, canSettle(s.state.Pause, r)
 	logged, note := s.loggedPause(r)
 	switch {
-	case newest && logged.Covers(p.From): // p is the logged pause: an act is logged before it is carried out, so p begins within the logged pause
+	case newest && logged.Covers(p.From): // p and logged are the same pause: an act is logged before it is carried out, so p begins a moment later
 		if logged.By == p.By {
 			note = ""
 		}
@@ -309,8 +309,8 @@ func (s *explainer) unreadableText() string {
 	return "the audit log cannot be read: " + strings.TrimPrefix(s.actsErr.Error(), "read the audit log: ")
 }
 
-// boundPause removes the end of a logged pause if that end is in the future, or after the start of the present pause. Such a pause ended earlier, by an act
-// that the audit log lacks.
+// boundPause removes the end of a logged pause if that end is in the future, or after the start of the present pause. An act that the audit log lacks has ended
+// such a pause earlier, at an unknown time.
 func (s *explainer) boundPause(p election.Pause) election.Pause {
 	latest := s.state.Now
 	if next := s.state.Pause.From; next.After(p.From) {
@@ -322,20 +322,18 @@ func (s *explainer) boundPause(p election.Pause) election.Pause {
 	return p
 }
 
-// canSettle reports whether a pause can have settled the tick of a record: it covers the tick, or the time at which the tick was settled.
+// canSettle reports whether a pause may have skipped the tick of a record: the pause covers the tick, or the time at which the tick was settled.
 func canSettle(p election.Pause, r journal.Record) bool {
 	return p.Covers(r.Tick) || p.Covers(r.Finished)
 }
 
-// needsActs reports whether a pause skipped the tick. The audit log is then needed, because the lock has only the newest pause, with the user of its last
-// change.
+// needsActs reports whether the audit log is needed: a pause skipped the tick, and the lock has only the newest pause, with the user of its last change.
 func (s *explainer) needsActs() bool {
 	return slices.ContainsFunc(s.past, func(r journal.Record) bool { return s.isOf(r) && r.Reason == "paused" })
 }
 
-// loggedPause returns the pause that settled the tick of a record, according to the audit log; the zero Pause if the log has none. The entry of an act on
-// many jobs names only the first of them. If the result depends on an entry that may concern the job but does not name it, note says that the pause is not
-// certain.
+// loggedPause returns the pause that skipped the tick of a record, according to the audit log; the zero Pause if the log has none. The entry of an act names
+// only the first of its jobs. If the result depends on an entry that may concern the job without naming it, note says that the pause is not certain.
 func (s *explainer) loggedPause(r journal.Record) (p election.Pause, note string) {
 	p = s.settledBy(r, s.isNamed)
 	newer := func(a journal.Act) bool {
@@ -350,8 +348,8 @@ func (s *explainer) loggedPause(r journal.Record) (p election.Pause, note string
 	return p, ""
 }
 
-// settledBy returns the pause that settled the tick of a record, according to the acts for which about returns true. It tries the pause at the time of the
-// record first, and then the pause at the tick, because the tick may have been claimed before the record was written.
+// settledBy returns the pause that skipped the tick of a record, according to the acts for which about returns true. It tries the pause at the time of the
+// record first. It then tries the pause at the tick, because a replica may have claimed the tick before it wrote the record.
 func (s *explainer) settledBy(r journal.Record, about func(journal.Act) bool) election.Pause {
 	for _, at := range []time.Time{r.Finished, r.Tick} {
 		if p := pauseAt(s.acts, about, at); canSettle(p, r) {
@@ -363,14 +361,14 @@ func (s *explainer) settledBy(r journal.Record, about func(journal.Act) bool) el
 
 func (s *explainer) isNamed(a journal.Act) bool { return slices.Contains(a.Jobs, s.Job) }
 
-// mayMean reports whether an act names the job, or may concern it without naming it. The entry of an act names only the first of its jobs, in alphabetical
+// mayMean reports whether an act names the job, or may concern the job without naming it. The entry of an act names only the first of its jobs, in alphabetical
 // order.
 func (s *explainer) mayMean(a journal.Act) bool {
 	return s.isNamed(a) || a.JobCount > len(a.Jobs) && len(a.Jobs) > 0 && s.Job > a.Jobs[len(a.Jobs)-1]
 }
 
-// pauseAt returns the newest pause that had begun by the time at. The result has the user and the reason as they were at that time, but the end that later
-// acts have set.
+// pauseAt returns the newest pause that had begun at the given time, according to the acts for which about returns true. acts are sorted from old to new. The
+// user and the reason are as they were at that time. The end includes changes by later acts.
 func pauseAt(acts []journal.Act, about func(journal.Act) bool, at time.Time) (p election.Pause) {
 	for _, a := range acts {
 		on, later := p.On(a.Time), a.Time.After(at)
@@ -387,8 +385,8 @@ func pauseAt(acts []journal.Act, about func(journal.Act) bool, at time.Time) (p 
 	return p
 }
 
-// carriedOn returns a pause after one more act of kind pause. on is set if the pause was on before the act: it then keeps its start. later is set if the act
-// is later than the time for which the pause is wanted: the user and the reason then stay.
+// carriedOn returns the pause p after the act a of kind pause. If on is set, p was on before a and keeps its start. If later is set, a came after the time for
+// which the pause is wanted, so p keeps its user and reason.
 func carriedOn(p election.Pause, a journal.Act, on, later bool) election.Pause {
 	if !on {
 		p = election.Pause{From: a.Time, Outcome: run.SkippedPaused}

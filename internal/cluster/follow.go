@@ -57,7 +57,7 @@ type FollowRequest struct {
 }
 
 // Follow passes the output of a job's runs to v while they print it. If req names a run, Follow returns when the run ends. Otherwise, it follows all runs until
-// ctx ends, which is not an error. Output passes through Redis in chunks. If a run prints too fast for that, bytes are left out, and v receives a note.
+// ctx ends, which is not an error. Output passes through Redis in chunks. If a run prints too fast for its replica, v receives a note about the missing bytes.
 func (o *Operator) Follow(ctx context.Context, req FollowRequest, v Viewer) error {
 	if err := o.mayHaveLogs(ctx, req.Job, req.Run); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (f *follower) showOutput(ctx context.Context, r *followedRun) (over bool, e
 	return true, nil
 }
 
-// noteTries reports a failed attempt when the next one has begun. Otherwise, a viewer might see nothing of a run with retries for minutes.
+// noteTries reports a failed attempt to the viewer when the next attempt begins. Otherwise, a viewer might see nothing of a run with retries for minutes.
 func (f *follower) noteTries(ctx context.Context, r *followedRun) error {
 	if r.now.FailedTries <= r.tries || r.now.Outcome != journal.OutcomeRunning {
 		return nil
@@ -290,7 +290,7 @@ func (f *follower) showLine(r *followedRun, line journal.Line) {
 	f.viewer.Line(l)
 }
 
-// showKept passes on the output in the history if no other output was passed on. This happens if the run ended before a replica noticed this follower.
+// showKept passes on the output of the history if no other output was passed on, because the run ended before its replica noticed this follower.
 func (f *follower) showKept(r *followedRun) {
 	if r.shown || r.last.Output == nil {
 		return
@@ -323,7 +323,7 @@ func (f *follower) followAll(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// lookAtAll passes on the new output of all runs. It ignores runs that had ended at the first check.
+// lookAtAll passes on the new output of all runs. If first is set, it ignores runs that have already ended, and later calls ignore them too.
 func (f *follower) lookAtAll(ctx context.Context, known map[string]*followedRun, first bool) error {
 	records, err := f.journal.Runs(ctx, f.job, maxFollowed, false)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {

@@ -17,12 +17,12 @@ import (
 type HistoryRequest struct {
 	// Job is the name of a job; "" for all jobs.
 	Job string
-	// Outcomes are the outcomes to include; nil for all records. If it is set, failed attempts that were retried are left out.
+	// Outcomes are the outcomes to include; nil for all records. With a list of outcomes, failed attempts that were retried are left out.
 	Outcomes []journal.Outcome
 	// Since and Until limit the end of runs, or the time at which ticks were settled: Since <= end < Until. Zero means no limit. For a run in progress, Until
 	// limits the start, and Since does not apply.
 	Since, Until time.Time
-	// Limit is the maximum number of records, the newest by their end; 0 for all that are kept.
+	// Limit is the maximum number of records; 0 for all that are kept. If there are more, the records that ended first are left out.
 	Limit int
 	// Output is set to read the output tail of each run.
 	Output bool
@@ -114,7 +114,7 @@ func (o *Operator) readFiltered(ctx context.Context, req HistoryRequest) (record
 	return records, damage.Err()
 }
 
-// endOf returns the end of a run. For a run in progress it returns a time after all others.
+// endOf returns the end of a run, for sorting. For a run in progress, it returns a time later than any end, so that the run counts as the newest.
 func endOf(r journal.Record) time.Time {
 	if r.Outcome == journal.OutcomeRunning {
 		return r.Started.AddDate(1000, 0, 0)
@@ -216,17 +216,17 @@ func (o *Operator) mustFindRun(ctx context.Context, job, id string) (journal.Rec
 const (
 	// publishWait is the time for which AddPrinted waits for the output of a run in progress. A replica checks for followers every second.
 	publishWait = 1500 * time.Millisecond
-	// mostPrinted is the maximum number of bytes of output that are shown, the newest ones.
+	// mostPrinted is the maximum length of output that is shown, in bytes. Older output is cut off.
 	mostPrinted = 256 << 10
 )
 
-// A reading is the position of a follower in the output of a run.
+// A reading is the position of a reader in the output of a run.
 type reading struct {
 	attempt int
-	offset  int64 // in the output of the attempt
+	offset  int64 // position in the output of the attempt, in bytes
 }
 
-// addChunk returns the lines of a chunk that were not read yet, and the number of missing bytes before them.
+// addChunk moves the position to the end of a chunk. It returns the lines that were not read yet, and the number of bytes that are missing before them.
 func (p *reading) addChunk(c journal.Chunk) (missing int64, lines []journal.Line) {
 	if c.Attempt < p.attempt {
 		return 0, nil
@@ -243,8 +243,8 @@ func (p *reading) addChunk(c journal.Chunk) (missing int64, lines []journal.Line
 	return missing, lines
 }
 
-// Printed asks the replicas to publish the output of a run in progress. It returns the newest part of what they have published so far, and does not wait. Notes
-// in brackets replace missing parts. answered is set if a replica has published anything, even if the run has printed nothing.
+// Printed asks the replicas to publish the output of a run in progress, and does not wait for them. It returns the newest part of the output that they have
+// already published. Notes in brackets replace missing parts. answered is set if a replica has published anything, even if the run has printed nothing.
 func (o *Operator) Printed(ctx context.Context, job, run string) (text string, answered bool, err error) {
 	if err := o.journal.Follow(ctx, job); err != nil {
 		return "", false, unavailableError("follow job "+job, err)
@@ -308,7 +308,8 @@ func (o *Operator) AddPrinted(ctx context.Context, records []journal.Record) err
 	return nil
 }
 
-// joinChunks returns the newest text of chunks. Notes in brackets replace missing parts. cut is the number of bytes that were printed before the text.
+// joinChunks joins the lines of chunks. It returns the last part, at most mostPrinted bytes, and the number of bytes before that part. Notes in brackets mark
+// gaps.
 func joinChunks(chunks []journal.Chunk) (cut int64, newest string) {
 	var text strings.Builder
 	var read reading

@@ -15,11 +15,11 @@ var wallClock = []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T
 
 type instant struct {
 	at     time.Time
-	face   time.Time // requested local time, as a time in UTC, if the zone's clock skipped it; at is then the end of the gap. Otherwise zero
+	face   time.Time // requested local time, as a time in UTC, if the zone's clock skips it, so that at is the end of the gap; otherwise zero
 	remark string    // describes a change of the clock at the instant; "" if there is none
 }
 
-// readInstant parses RFC 3339, or a date and a local time in the zone. If the clock of the zone shows that time twice, it returns the first instant.
+// readInstant parses RFC 3339, or a date and a local time in the zone. If the zone's clock shows that local time twice, readInstant returns the first instant.
 func readInstant(text string, zone *time.Location) (instant, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return instant{at: at.In(zone)}, nil
@@ -32,13 +32,13 @@ func readInstant(text string, zone *time.Location) (instant, error) {
 	return instant{}, refusalError(ErrInvalid, "%q is neither RFC 3339, as 2026-11-01T03:00:00Z, nor a date and a time in the job's zone, as '2026-11-01 03:00'", text)
 }
 
-// faceOf returns the local time in a zone at an instant, with the zone UTC.
+// faceOf returns the local time in a zone at an instant, as a time in UTC.
 func faceOf(at time.Time, zone *time.Location) time.Time {
 	_, offset := at.In(zone).Zone()
 	return at.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// onClock returns the first instant at which the local time in a zone is face or later. face is a local time with the zone UTC.
+// onClock returns the first instant at which a zone's clock shows the local time face or a later time. face is a time in UTC.
 func onClock(face time.Time, zone *time.Location) instant {
 	const mostShift = 48 * time.Hour                                      // the clock of some zones has skipped a whole day
 	for from := face.Add(-mostShift); from.Before(face.Add(mostShift)); { // each step goes to the next change of the clock
@@ -58,7 +58,7 @@ func onClock(face time.Time, zone *time.Location) instant {
 	return instant{at: face.In(zone)}
 }
 
-// repeatedText returns a remark if the zone's clock is put back after at, and so shows the local time face a second time within two days. Otherwise, it returns "".
+// repeatedText returns a remark if the zone's clock, after it is put back, shows the local time face again within two days of at. Otherwise, it returns "".
 func repeatedText(face, at time.Time, zone *time.Location) string {
 	end := cronspec.PeriodEnd(zone, at)
 	if end.IsZero() {
@@ -119,22 +119,22 @@ func firesBy(job, expression string, at time.Time, zone *time.Location) bool {
 	return err == nil && isTick(spec, at)
 }
 
-// namesFace reports whether an expression matches the local time face. The instant may still not be a tick, because of a change of the clock.
+// namesFace reports whether an expression matches the local time face. If the zone's clock changes at that time, the instant may still not be a tick.
 func namesFace(info journal.JobInfo, face time.Time) bool {
 	return slices.ContainsFunc(info.Schedule, func(expression string) bool {
 		return !strings.HasPrefix(expression, "@every") && firesBy(info.Name, expression, face, time.UTC)
 	})
 }
 
-// movedTo reports whether a job with a fixed time has its tick at the end of the gap in which the clock skipped that time. See package cronspec.
+// movedTo reports whether the job has a tick at i.at, the end of a gap, in place of i.face, the local time that the clock skipped. See package cronspec.
 func movedTo(info journal.JobInfo, i instant, zone *time.Location) bool {
 	return slices.ContainsFunc(info.Schedule, func(expression string) bool {
 		return !followsClock(expression) && firesBy(info.Name, expression, i.face, time.UTC) && firesBy(info.Name, expression, i.at, zone)
 	})
 }
 
-// followsClock reports whether an expression has no fixed time, because its minute or hour starts with "*". A job with such an expression has no tick for a
-// time that the clock skips.
+// followsClock reports whether an expression has no tick for a local time that the clock skips, because its minute or hour starts with "*". It also returns
+// true for a name such as @hourly.
 func followsClock(expression string) bool {
 	fields := strings.Fields(expression)
 	if len(fields) == 6 {

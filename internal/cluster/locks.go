@@ -22,7 +22,8 @@ type Lock struct {
 	Slots   int          `json:"slots"`
 	Holders []SlotHolder `json:"holders"` // sorted by slot
 	Waiters int          `json:"waiters"`
-	// Waiting has the first [MostWaiting] waiters, by the start of their wait. Clients that use package locking directly are not among them.
+	// Waiting has the first [MostWaiting] waiters, sorted by the start of their wait. It lacks clients that use package locking directly, because they do not
+	// list themselves in Redis.
 	Waiting []Waiter `json:"waiting"`
 }
 
@@ -35,7 +36,7 @@ type Pool struct {
 // A SlotHolder is a holder of a slot of a lock.
 type SlotHolder struct {
 	Owner   string     `json:"owner"`         // a replica or a process
-	Job     string     `json:"job,omitempty"` // "" if the holder is not a job
+	Job     string     `json:"job,omitempty"` // "" if the holder is not a run
 	RunID   string     `json:"run_id,omitempty"`
 	Slot    int        `json:"slot"`
 	Token   int64      `json:"token"`
@@ -60,8 +61,8 @@ func (l *Lock) Full() bool { return l.Waiters > 0 && len(l.Holders) >= l.Slots }
 // PlainLock returns the internal name of the lock of `cronclave lock NAME`.
 func PlainLock(name string) string { return "{" + name + "}:lock" }
 
-// FullPools returns the full pools among the given ones. slots has the number of slots per pool. Jobs and waiters are read only if all slots of a pool are
-// held. Pools and jobs with damaged data are left out.
+// FullPools returns the full pools: all slots are held, and others wait. slots maps the pools to check to their numbers of slots. Jobs and waiters are read
+// only if all slots of a pool are held. Pools and jobs with damaged data are left out.
 func (o *Operator) FullPools(ctx context.Context, slots map[string]int) ([]Pool, error) {
 	r := statusReader{Operator: o}
 	held, err := r.heldPools(ctx, slots)
@@ -74,7 +75,7 @@ func (o *Operator) FullPools(ctx context.Context, slots map[string]int) ([]Pool,
 	return slices.DeleteFunc(r.status.Pools, func(p Pool) bool { return !p.Full() }), nil
 }
 
-// heldPools returns the pools whose slots are all held. It sets status.Now if there are any.
+// heldPools returns the pools whose slots are all held. If there are such pools, heldPools sets status.Now to the time of Redis.
 func (r *statusReader) heldPools(ctx context.Context, slots map[string]int) (held []string, err error) {
 	names := slices.Sorted(maps.Keys(slots))
 	for i, state := range r.elector.InspectPools(ctx, names) {
@@ -128,7 +129,7 @@ func (r *statusReader) readLocks(ctx context.Context) error {
 	return r.inspectLocks(ctx, uses)
 }
 
-// lockUses returns the processes that use locks and pools, from old to new.
+// lockUses returns the entries of processes that use locks and pools, from old to new.
 func (r *statusReader) lockUses(ctx context.Context) ([]journal.LockUse, error) {
 	uses, err := r.journal.LockUses(ctx, r.status.Now)
 	if err = r.tolerateDamage(err); err != nil {
@@ -157,7 +158,7 @@ func (r *statusReader) inspectLocks(ctx context.Context, uses []journal.LockUse)
 	return nil
 }
 
-// A namedLock is a lock of a status with its internal name.
+// A namedLock is a lock of a status with its name in Redis, and a title for messages.
 type namedLock struct {
 	*Lock
 	pool        bool
@@ -225,7 +226,7 @@ func (r *statusReader) usersOf(l namedLock, uses []journal.LockUse) map[string]W
 	return users
 }
 
-// setHolders sets the holders of the lock. Users without a slot are its waiters.
+// setHolders sets the holders and the waiters of the lock. The waiters are the users without a row.
 func (l *Lock) setHolders(rows []lease.Row, users map[string]Waiter, now time.Time) {
 	l.Holders, l.Waiting = []SlotHolder{}, []Waiter{}
 	for _, row := range rows {
@@ -253,8 +254,8 @@ func orZero(t *time.Time) time.Time {
 	return *t
 }
 
-// grantedAt returns the time at which a token was granted; nil if it is unknown. A token is the time of its grant by the clock of Redis, in microseconds,
-// unless an earlier token was greater.
+// grantedAt returns the time at which a token was granted; nil if it is unknown. A token is the time of its grant by the clock of Redis, in microseconds, or
+// the previous token plus 1 if that is greater.
 func grantedAt(token int64, now time.Time) *time.Time {
 	at := time.UnixMicro(token).UTC()
 	if token <= 0 || at.After(now) {
@@ -320,9 +321,9 @@ const (
 	hideWithin = 200 * time.Millisecond
 )
 
-// ShowLock lists a process that uses a lock or a pool in the status, from one second after the call until hide is called. The entry is for display only:
-// failures are ignored, and hide waits for Redis only for a moment. lease is the lease length of the lock. clock returns the time of Redis, and whether the
-// time is known.
+// ShowLock lists a process in the status as a user of a lock or a pool, from one second after the call until hide is called. The entry is for display only, so
+// failures are ignored, and hide waits only a moment for Redis. lease is the lease length of the lock. clock returns the time of Redis, and whether the time is
+// known.
 func ShowLock(j *journal.Journal, use journal.LockUse, lease time.Duration, clock func() (now time.Time, known bool)) (hide func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	over, shown, began := make(chan struct{}), false, time.Now()

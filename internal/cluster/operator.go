@@ -25,14 +25,14 @@ type Config struct {
 	Journal *journal.Journal
 	// Namespace is the cluster's name in Redis.
 	Namespace string
-	// Jobs are the jobs of a local configuration, because replicas may not have described them yet. May be nil.
+	// Jobs are the jobs of a local configuration; may be nil. They count as known even if no replica has described them yet.
 	Jobs []ConfiguredJob
-	// Incomplete is set if a configuration could not be read, so that Jobs may lack some jobs. A job with runs in the history then counts as known.
+	// Incomplete is set if Jobs may lack some jobs, because a configuration could not be read. A job with runs in the history then counts as known.
 	Incomplete bool
 	// Zones returns the time zones in which times are shown and ticks are computed; nil for the built-in zones.
 	Zones func() *cronspec.Zones
-	// OnAct, if not nil, is called with each act after it is written to the audit log, and before it is carried out. A cancel is carried out even if the audit log
-	// cannot be written. OnAct is then called after runs were stopped, or may have been, and the act may lack its time and id.
+	// OnAct, if not nil, is called with each act after the act is written to the audit log, and before it is carried out. Only a cancel is carried out if the
+	// log cannot be written. OnAct is then called after the cancel if it may have stopped a run, and the act may lack its time and id.
 	OnAct func(journal.Act)
 }
 
@@ -116,8 +116,8 @@ func (o *Operator) mustKnow(ctx context.Context, job string) error {
 	if slices.Contains(names, job) {
 		return nil
 	}
-	// A job that is only in the history was removed, unless the local configuration is incomplete and may still have it. The names of other jobs in the
-	// history are candidates for a suggestion.
+	// A job that is only in the history was removed. If the local configuration is incomplete, it may still have the job, so the job counts as known. The names
+	// of other jobs in the history are candidates for a suggestion.
 	const enough = 1000
 	past, _ := o.journal.Runs(ctx, "", enough, false)
 	for _, r := range past {
@@ -136,7 +136,7 @@ func (o *Operator) historyError(err error) error {
 	return unavailableError(fmt.Sprintf("read the history of namespace %s", o.cfg.Namespace), err)
 }
 
-// The reasons for failed operations, for errors.Is. The text of an error has more detail, and does not repeat the reason.
+// The reasons for failed operations, for errors.Is. The text of a returned error has more detail, and does not contain the text of the reason.
 var (
 	// ErrUnavailable means that Redis did not answer, or refused a command. The error is an [UnavailableError].
 	ErrUnavailable = errors.New("redis is unavailable")
@@ -214,8 +214,8 @@ func refusalError(reason error, format string, args ...any) error {
 func (r *refusal) Error() string   { return r.cause.Error() }
 func (r *refusal) Unwrap() []error { return []error{r.reason, r.cause} }
 
-// Nearest returns the name that a user most likely meant by a mistyped one; "" if none is close. A name is close if typed is a prefix of it, or if at most a
-// third of its letters differ.
+// Nearest returns the name that a user most likely meant by typed; "" if no name is close. A name is close if it begins with typed, or if the edit distance
+// between the two is at most 1, or at most a third of the length of typed.
 func Nearest(typed string, names []string) string {
 	typed = strings.ToLower(typed)
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
@@ -260,8 +260,8 @@ const RedisUp = redisconn.ServerUp
 // mostNamed is the maximum number of servers that an error names.
 const mostNamed = 3
 
-// withServers extends err, the error of a status that could not be read, by the servers that are not up. If there is only one server and it does not answer,
-// withServers adds nothing, because err already says so.
+// withServers adds the servers that are not up to err, the error of a status that could not be read. If the only server does not answer, withServers adds
+// nothing, because err already says so.
 func withServers(err error, servers []RedisServer) error {
 	var named []string
 	down := 0

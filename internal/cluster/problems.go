@@ -27,12 +27,12 @@ type Problem struct {
 	// Code is the code of a warning, or job_failed, job_missed, pool_full, replica_silent, replica_lost, stood_still, lease_margin, redis_lost_data or
 	// redis_was_away.
 	Code string `json:"code"`
-	// Job or Replica has the problem. If both are "", the cluster has it.
+	// Job or Replica is the name of the job or replica with the problem. If both are "", the problem concerns the whole cluster.
 	Job     string     `json:"job,omitempty"`
 	Replica string     `json:"replica,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
 	Message string     `json:"message"`
-	// Failures describes the failures of a failing job. Since is then the end of the first failure.
+	// Failures describes the failures of a failing job; nil for other problems. If it is set, Since is the end of the first failure.
 	Failures *Streak `json:"failures,omitempty"`
 }
 
@@ -93,7 +93,7 @@ func (st *Status) lostProblem(l LostReplica) Problem {
 // CodeDataLost is the code of the problem that Redis has lost its data.
 const CodeDataLost = "redis_lost_data"
 
-// pastFaults returns the recent problems of Redis and of replicas. Some of them are over.
+// pastFaults returns the recent problems of Redis and of replicas, even if they are over.
 func (st *Status) pastFaults() (list []Problem) {
 	if in := newestIncident(st.Incidents, journal.DataLoss, st.Now); in != nil {
 		closed := ""
@@ -115,7 +115,7 @@ func (st *Status) pastFaults() (list []Problem) {
 	return list
 }
 
-// failureProblem returns the problem of a job whose last run failed or whose last tick was missed. A run that is being recovered does not count.
+// failureProblem returns the problem of a job whose last run failed or whose last tick was missed. The failure does not count while the tick runs again.
 func (j Job) failureProblem() (p Problem, failed bool) {
 	if !j.isFailing() {
 		return p, false
@@ -172,7 +172,7 @@ func lastEnd(newestFirst []journal.Record) *journal.Record {
 type StatusRequest struct {
 	// Job is the name of a job. The status then has only problems of the job and of the cluster.
 	Job string
-	// Recent is the number of newest records per job; 0 for the maximum, [RecentRuns]. Nothing else in the status depends on it.
+	// Recent is the number of newest records per job; 0 for the maximum, [RecentRuns]. It affects only [Job.Recent].
 	Recent int
 	// Failed selects jobs with a problem, Running jobs with a run, and Paused paused jobs.
 	Failed, Running, Paused bool
@@ -217,7 +217,7 @@ func (q StatusRequest) includesJob(j Job) bool {
 	return true
 }
 
-// A cause is the kind of a problem. The kinds are in the order of cause and effect: a problem may result from a problem of an earlier kind.
+// A cause is a kind of problem. The kinds are sorted: a problem may result from a problem of an earlier kind.
 type cause int
 
 const (
@@ -254,7 +254,7 @@ func (p Problem) causeAt(now time.Time) cause {
 	}
 }
 
-// sortByCause sorts problems by kind, then by level. Failures are sorted from new to old.
+// sortByCause sorts problems by kind, then by level. Failures of one kind and level are sorted from new to old.
 func sortByCause(list []Problem, now time.Time) {
 	rank := []Level{LevelError, LevelWarning, LevelAdvice}
 	slices.SortStableFunc(list, func(a, b Problem) int {
@@ -270,7 +270,7 @@ func sortByCause(list []Problem, now time.Time) {
 // mostGrouped is the maximum number of jobs that a group of old failures names.
 const mostGrouped = 10
 
-// Grouped returns the problems for a display on one screen. All old failures of jobs are combined into one problem, with the worst of their levels.
+// Grouped returns the problems for a display on one screen. It combines all old failures of jobs into one problem, with the worst of their levels.
 func (st *Status) Grouped() []Problem {
 	old := slices.IndexFunc(st.Problems, func(p Problem) bool { return p.causeAt(st.Now) == ofOldFailures })
 	if old < 0 {

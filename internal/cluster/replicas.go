@@ -43,13 +43,13 @@ type Replica struct {
 	ClockErrorMS  int64     `json:"clock_error_ms"`
 	Running       int       `json:"running"`
 	MaxRunning    int       `json:"max_running,omitempty"` // maximum number of runs at once; 0 for older versions of cronclave
-	// LeaseMargin is the smallest margin with which the replica renewed or lost a lease within the last minute. It is nil if the replica renewed and lost
-	// none, and for older versions of cronclave.
+	// LeaseMargin is the smallest margin with which the replica renewed or lost a lease within the last minute. It is nil if the replica renewed and lost no
+	// lease, and for older versions of cronclave.
 	LeaseMargin *journal.LeaseMargin `json:"lease_margin,omitempty"`
 	Unable      string               `json:"unable,omitempty"` // reason why the replica claims nothing
 
 	State ReplicaState `json:"state"`
-	// StoodStill is the last interval in which the replica's process did not run. It is nil if none ended within the last hour.
+	// StoodStill is the last interval in which the replica's process did not run. It is nil if no such interval ended within the last hour.
 	StoodStill *journal.Interval `json:"stood_still,omitempty"`
 }
 
@@ -83,8 +83,8 @@ func (r Replica) recentProblems() (list []Problem) {
 	return list
 }
 
-// lateRenewal describes a lease that was lost or nearly lost. For the leadership, the text is shorter: nothing is stopped before its lease ends, and users
-// can't set the length of the lease.
+// lateRenewal describes a lease that was lost or renewed late. The text for the leadership is shorter, because nothing is stopped before the leader's lease
+// ends, and users can't set the length of this lease.
 func (r Replica) lateRenewal() string {
 	m, of := *r.LeaseMargin, FirstLine(r.LeaseMargin.Of, 80)
 	if of == "" {
@@ -133,7 +133,7 @@ func (r *statusReader) readIncidents(ctx context.Context) (err error) {
 	return nil
 }
 
-// isRegistering reports whether Redis has been back for such a short time that replicas that are up may not have registered yet.
+// isRegistering reports whether Redis came back so recently that a replica may be up without a registration.
 func (r *statusReader) isRegistering() bool { return r.status.Now.Sub(r.back) < registerWithin }
 
 // rememberStandstill is the time for which a status shows that a replica stood still.
@@ -155,7 +155,7 @@ func (r *statusReader) readLost(ctx context.Context) error {
 		up := slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return e.Name == l.Name })
 		switch {
 		case up || r.status.Now.Sub(l.Seen) >= journal.RememberLost:
-		case missing[l.Name] != nil && r.isRegistering(): // no leader has had time to confirm the loss
+		case missing[l.Name] != nil && r.isRegistering(): // the replica may be up, and not registered again yet
 			r.awaited = true
 		default:
 			r.status.Lost = append(r.status.Lost, LostReplica(l))
@@ -164,8 +164,8 @@ func (r *statusReader) readLost(ctx context.Context) error {
 	return nil
 }
 
-// stateOf returns the state of a replica according to its last registration. back is the time since which Redis answers. Before back, a replica could not
-// register.
+// stateOf returns the state of a replica according to its last registration. Redis may not have answered before back. So a replica counts as silent only after
+// it had time to register since back.
 func stateOf(e journal.Replica, now, back time.Time) ReplicaState {
 	switch {
 	case now.Sub(e.Seen) >= registerWithin && now.Sub(back) >= registerWithin:
@@ -222,8 +222,8 @@ const (
 	RegistrationDelay = 2 * redisconn.Timeout
 )
 
-// OccupiesName reports whether a replica is up and not draining, so that no other replica may have its name. A replica that does not renew its registration in
-// time has crashed.
+// OccupiesName reports whether a replica is up and not draining, so that no other replica may have its name. A replica whose registration is overdue counts as
+// crashed.
 func OccupiesName(e journal.Replica, now time.Time) bool {
 	return !e.Draining && now.Sub(e.Seen) < RegisterEvery+RegistrationDelay
 }
@@ -253,9 +253,8 @@ const registerWithin = RegisterEvery + RegistrationDelay
 // attempts, and for one attempt that times out.
 const registerAgain = 2 * RegistrationDelay
 
-// lastIncident returns the end of the newest incident after which replicas that are up may not have registered yet; zero if there is none. An outage no
-// longer counts once a replica has registered more than registerAgain after the end of the outage. By then all replicas that the outage affected have
-// registered.
+// lastIncident returns the end of the newest incident after which a replica may be up without a registration; zero if there is none. An outage counts until a
+// replica has registered more than registerAgain after the outage. By then, every replica that was cut off has had time to register.
 func lastIncident(newestFirst []journal.Incident, replicas []journal.Replica) time.Time {
 	for _, in := range newestFirst {
 		if in.Kind == journal.DataLoss || !slices.ContainsFunc(replicas, func(e journal.Replica) bool { return e.Seen.After(in.To.Add(registerAgain)) }) {
@@ -265,8 +264,8 @@ func lastIncident(newestFirst []journal.Incident, replicas []journal.Replica) ti
 	return time.Time{}
 }
 
-// answersSince returns the time since which Redis has answered all replicas with its present data; zero if it is long ago. The argument since is the end of the
-// last incident. If a Redis server started later, its start counts instead.
+// answersSince returns since, the end of the last incident, or the latest start of a Redis server if that is later. It ignores servers that started more than
+// an hour ago, and the masters of a quorum, which have no registrations.
 func answersSince(since time.Time, servers []redisconn.Server, now time.Time) time.Time {
 	const long = 3600
 	for _, s := range servers {
@@ -290,8 +289,8 @@ func newestIncident(newestFirst []journal.Incident, kind string, now time.Time) 
 	return nil
 }
 
-// lostActs describes the entries of the audit log that a loss of Redis' data may have removed; "" if there is no such loss. A loss does not count if an act
-// from before the loss is still there: the loss must have concerned other data.
+// lostActs describes a loss of Redis' data that may have removed entries of the audit log; "" if there is none. A loss does not count if an act from before the
+// loss is still there, because the loss would have removed that act too.
 func lostActs(newestFirst []journal.Incident, acts []journal.Act) string {
 	for _, in := range newestFirst {
 		if in.Kind == journal.DataLoss && !slices.ContainsFunc(acts, func(a journal.Act) bool { return a.Time.Before(in.From) }) {

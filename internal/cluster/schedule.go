@@ -10,8 +10,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// namingSchedule returns the schedule whose local times identify the ticks of a job; nil if instants identify them. A chained job has the ticks of the jobs
-// at the start of its chain. Its result is nil unless local times, in one zone, identify the ticks of all these jobs.
+// namingSchedule returns the schedule whose local times identify the ticks of a job; nil if instants identify them. A chained job has the ticks of the jobs at
+// the start of its chain. Its result is nil if one of these jobs is unknown, has ticks that are identified by instants, or has another zone than the others.
 func namingSchedule(zones *cronspec.Zones, infos []journal.JobInfo, job journal.JobInfo) (spec *cronspec.Schedule) {
 	left, seen := []journal.JobInfo{job}, map[string]bool{}
 	for len(left) > 0 {
@@ -187,9 +187,9 @@ type NextTick struct {
 	Period time.Duration
 }
 
-// A TickCache computes the next ticks of jobs. It is made for calls every few seconds with all jobs of a cluster: it parses a schedule once, and computes the
-// next tick only after the last one has passed. A period involves many ticks, so it is computed once a day for all jobs with equal schedules. Only one
-// goroutine may use a TickCache. The zero TickCache is empty.
+// A TickCache computes the next ticks and the periods of jobs, for callers that need them every few seconds for all jobs of a cluster. It parses a schedule
+// once, and computes the next tick only after the last one has passed. A period takes many ticks to compute, so it is computed once a day, and jobs with equal
+// schedules share it. Only one goroutine may use a TickCache. The zero TickCache is empty.
 type TickCache struct {
 	zones   *cronspec.Zones
 	jobs    map[string]cachedJob    // by name
@@ -208,16 +208,16 @@ type cachedPeriod struct {
 	at      time.Time // time of the computation
 }
 
-// A period is the longest gap between ticks from a day before its computation to eight days after. It is used for a day, so it always covers the next week. It
-// also covers the last day, because the first run after a long gap, such as holidays, takes a while to end.
+// A period is the longest gap between ticks from a day before its computation to eight days after. It is used for a day, so it always covers the next week.
+// Without the day before, a period could shrink right after a long gap, such as holidays, while the first run after the gap is still in progress.
 const (
 	periodGoodFor = 24 * time.Hour
 	periodBack    = 24 * time.Hour
 	periodAhead   = 8 * 24 * time.Hour
 )
 
-// NextTicks returns the next tick after now of each job in infos that has one. It forgets the jobs that are not in infos. Jobs that are disabled or chained, or
-// whose schedule this version cannot parse, have no ticks. If zones changes, everything is computed anew.
+// NextTicks returns the next tick after now for each job in infos. Jobs that are disabled or chained, or whose schedule this version cannot parse, have no
+// ticks. NextTicks removes jobs that are not in infos from the cache. If zones changes, everything is computed anew.
 func (c *TickCache) NextTicks(zones *cronspec.Zones, infos []journal.JobInfo, now time.Time) map[string]NextTick {
 	if zones != c.zones {
 		*c = TickCache{zones: zones}
@@ -265,16 +265,16 @@ func (c *TickCache) periodFor(spec *cronspec.Schedule, now time.Time) cachedPeri
 	return cachedPeriod{longestGap(spec, now.Add(-periodBack), now.Add(periodAhead)), now}
 }
 
-// Gaps longer than twice periodStep are always found, with their exact length. Shorter gaps count only between the first exactTicks ticks. So the period of a
-// schedule with many ticks is too short by at most twice periodStep.
+// longestGap measures the first exactTicks gaps. After them, it may miss gaps of up to twice periodStep. So the period of a schedule with many ticks is too
+// short by at most twice periodStep.
 const (
 	periodStep = 10 * time.Minute
 	exactTicks = 25
 )
 
 // longestGap returns the longest time between two consecutive ticks, from the last tick before from to the first tick not before end, or to the 25th tick if
-// that is later. It does not visit all ticks, which may be a million. Instead, it jumps ahead by a step and then to the next tick, at most 1,400 times. Only a
-// jump further than twice the step can contain a longer gap, so only then it computes the length of the gap.
+// that is later. There may be a million ticks, so it does not visit all of them. It jumps ahead by a step and then to the next tick, at most 1,400 times. Only
+// a jump of more than two steps can contain a longer gap, so it measures only the gaps at the end of such jumps.
 func longestGap(spec *cronspec.Schedule, from, end time.Time) (longest time.Duration) {
 	tick := spec.Prev(from)
 	if tick.IsZero() {

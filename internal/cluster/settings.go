@@ -48,7 +48,7 @@ type FormState string
 const (
 	FormKnown   FormState = "known"
 	FormAbsent  FormState = "absent"  // these replicas do not have the job
-	FormUnknown FormState = "unknown" // the settings are damaged, are not published yet, or were left out by an older version or because there are too many
+	FormUnknown FormState = "unknown" // the settings are not published yet, too large to be published, damaged, or from an older version that does not publish them
 )
 
 // A JobForm is one variant of a job, with the replicas that have it.
@@ -69,7 +69,7 @@ func (f JobForm) Setting(key string) (value string, ok bool) {
 	return f.Settings[i].Value, true
 }
 
-// Keys returns all keys of the forms in their order.
+// Keys returns the keys of all forms, each once, in the order of their first appearance in Forms.
 func (s *JobSettings) Keys() (keys []string) {
 	have := map[string]bool{}
 	for _, f := range s.Forms {
@@ -111,7 +111,7 @@ func (o *Operator) Settings(ctx context.Context, replicas []Replica, job string)
 	return s
 }
 
-// setFault records an error. It reports whether the error leaves all settings unknown. If only some data is damaged, the rest is valid.
+// setFault records an error, and reports whether the error leaves all settings unknown. After an error about damaged data, other settings are known.
 func (s *JobSettings) setFault(err error) bool {
 	if err == nil {
 		return false
@@ -123,7 +123,7 @@ func (s *JobSettings) setFault(err error) bool {
 // maxFault is the maximum length of a fault, in characters.
 const maxFault = 300
 
-// A sourcedForm is a form, and the configurations that have it.
+// A sourcedForm is a form with the configurations in which its settings are looked up.
 type sourcedForm struct {
 	JobForm
 	sources []journal.ConfigID
@@ -188,7 +188,7 @@ func sameSetting(a, b JobForm, key string) bool {
 	return x == y && inA == inB
 }
 
-// Hidden reports whether two known forms have equal settings. They then differ in something that is not shown.
+// Hidden reports whether two known forms have equal settings. Such forms differ in something that is not shown.
 func (s *JobSettings) Hidden() bool {
 	for i, f := range s.Forms {
 		same := func(other JobForm) bool { return other.State == FormKnown && slices.Equal(other.Settings, f.Settings) }

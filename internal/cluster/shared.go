@@ -11,8 +11,8 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// A Shared is an Operator for many concurrent clients. The clients share each reading of the status, because pages and programs request the status every few
-// seconds. An act is completed even if its client disconnects. A Shared is safe for concurrent use.
+// A Shared is an Operator for many concurrent clients. Pages and programs request the status every few seconds, so all clients share each reading of the
+// status. An act is completed even if its client disconnects. A Shared is safe for concurrent use.
 type Shared struct {
 	*Operator
 	statuses [RecentRuns + 1]snapshots[Status] // by the number of records per job
@@ -74,7 +74,7 @@ func (s *Shared) Resume(ctx context.Context, req ResumeRequest) ([]PausedJob, er
 // snapshots caches the last value that was read.
 type snapshots[T any] struct {
 	age  time.Duration
-	turn chan struct{} // holds a value while a caller reads
+	turn chan struct{} // of capacity 1; full while a caller reads
 
 	mu    sync.Mutex
 	last  *snapshot[T]
@@ -90,8 +90,8 @@ type snapshot[T any] struct {
 
 // get returns the cached value if it is young enough. Otherwise, it reads a new one. Callers share the value, and must not change it.
 //
-// The age counts from the end of a reading. So a reading that ended while the caller waited is young enough, however long it took. Otherwise, callers would
-// queue up behind slow readings, and read a slow Redis without a pause.
+// The age of a value counts from the end of its reading. So callers that wait for a slow reading share its value. Otherwise, each of them would start another
+// slow reading, and Redis would be read without a pause.
 func (s *snapshots[T]) get(ctx context.Context, read func(context.Context) (*T, error)) (*T, error) {
 	came := time.Now()
 	select {
@@ -149,8 +149,8 @@ func NewWindows(o *Operator, limit int) *Windows {
 	return &Windows{operator: o, limit: limit, newest: snapshots[History]{age: newestAge, turn: make(chan struct{}, 1)}, readers: make(chan struct{}, windowReaders)}
 }
 
-// Newest returns the newest records of all jobs, by their end. If there are more than the limit, it returns one more than the limit. Callers share the list,
-// and must not change it.
+// Newest returns the newest records of all jobs, by their end. If there are more records than the limit, it returns one more than the limit, so that callers
+// notice. Callers share the list, and must not change it.
 func (w *Windows) Newest(ctx context.Context) ([]journal.Record, error) {
 	h, err := w.newest.get(ctx, func(ctx context.Context) (*History, error) {
 		return w.operator.History(ctx, HistoryRequest{Limit: w.limit + 1})
@@ -161,8 +161,8 @@ func (w *Windows) Newest(ctx context.Context) ([]journal.Record, error) {
 	return h.Records, nil
 }
 
-// Read returns the records of jobs that overlap a window: runs that began before its end and did not end before its start. Their number is limited as for
-// [Windows.Newest]. Read reads one job after the other, and waits while too many other windows are read.
+// Read returns the records of jobs that overlap a window: the run began before the end of the window, and did not end before its start. Read returns at most
+// one record more than the limit, the newest by their end. It reads one job after the other, and waits while too many other windows are read.
 func (w *Windows) Read(ctx context.Context, from, until time.Time, includes func(job string) bool) ([]journal.Record, error) {
 	done, err := w.awaitReader(ctx)
 	if err != nil {
@@ -191,9 +191,9 @@ func (w *Windows) Read(ctx context.Context, from, until time.Time, includes func
 	return NewestFirst(list, w.limit+1), nil
 }
 
-// Failures returns the failures of a window like [Operator.Failures], and waits while too many other windows are read. A request without Includes is for all
-// jobs, and its window must end now. Callers with such windows of equal length share an answer, and must not change it. The answer for each length stays in
-// memory, so use few lengths.
+// Failures returns the failures of a window like [Operator.Failures]. A request with Includes waits while too many other windows are read. A request without
+// Includes is for all jobs, and its window must end now. Callers with such windows of equal length share an answer, and must not change it. The answer for each
+// length stays in memory, so use few lengths.
 func (w *Windows) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {
 	if req.Includes == nil {
 		return w.newestFailures(ctx, req)
@@ -233,7 +233,7 @@ func overlapsWindow(r journal.Record, from, until time.Time) bool {
 	return !r.When().After(until) && (r.Outcome == journal.OutcomeRunning || !r.Finished.Before(from))
 }
 
-// NewestFirst returns the newest records by their end, at most most, with runs in progress first. It does not change the list.
+// NewestFirst returns the newest records by their end, at most most. Runs in progress come first. It does not change the argument.
 func NewestFirst(records []journal.Record, most int) []journal.Record {
 	records = slices.Clone(records)
 	slices.SortStableFunc(records, func(a, b journal.Record) int {

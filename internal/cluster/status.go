@@ -24,14 +24,14 @@ type Status struct {
 	Jobs      []Job     `json:"jobs"`                        // the selected jobs
 	JobCount  int       `json:"job_count"`
 	Pools     []Pool    `json:"pools"` // Pools and Locks are sorted by name
-	Locks     []Lock    `json:"locks"` // locks of `cronclave lock` that have been held, or waited for, for more than a second
+	Locks     []Lock    `json:"locks"` // locks that a `cronclave lock` process has used for more than a second
 	// Lost are the replicas whose registration expired within the last day, although they were not stopped. An entry ends when a replica of the same name starts.
 	Lost []LostReplica `json:"lost"`
 	up   int           // replicas that are up and not draining
 	// Incidents are the outages of Redis and the losses of its data within the last week, from new to old.
 	Incidents []journal.Incident `json:"incidents"`
-	// DataLost is the newest loss of Redis' data within the last day; nil if there is none. LocksClosedUntil is the time until which locks stay closed after the
-	// loss; nil if all locks are open.
+	// DataLost is the newest loss of Redis' data within the last day; nil if there is none. LocksClosedUntil is the time at which the last closed lock of a job
+	// opens; nil if no lock of a job is closed.
 	DataLost         *journal.Interval `json:"data_lost,omitempty"`
 	LocksClosedUntil *time.Time        `json:"locks_closed_until,omitempty"`
 	// Problems are sorted by cause: Redis, replicas, the configuration, jobs, and advice last. See [Status.Grouped].
@@ -70,8 +70,8 @@ type Job struct {
 	Enabled  bool            `json:"enabled"`
 	Paused   bool            `json:"paused"`
 	Last     *journal.Record `json:"last,omitempty"`
-	// LastEnd is the newest record of a run that ended by itself, or of a missed tick; nil if the records that were read have none. Canceled runs, skipped
-	// ticks, and failed attempts that were retried do not count.
+	// LastEnd is the newest record of a run that has ended, or of a missed tick; nil if the records that were read have none. Canceled runs, skipped ticks, and
+	// failed attempts that were retried do not count.
 	LastEnd *journal.Record `json:"last_end,omitempty"`
 	Next    *time.Time      `json:"next,omitempty"` // in the job's zone
 	Holders []Holder        `json:"holders"`
@@ -151,8 +151,8 @@ type statusReader struct {
 	status   Status
 	replicas []journal.Replica
 	jobs     []journal.JobInfo
-	back     time.Time // time since which Redis answers; zero if it is unknown or long ago
-	awaited  bool      // replicas that are up may not have registered since back
+	back     time.Time // time since which Redis answers all replicas; see answersSince
+	awaited  bool      // a replica may be up that has not registered since Redis came back
 }
 
 func (r *statusReader) readAll(ctx context.Context) error {
@@ -218,7 +218,7 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 			return err
 		}
 		if state.Err != nil {
-			state = election.State{Now: r.status.Now} // its holders and its pause are unknown
+			state = election.State{Now: r.status.Now} // the holders and the pause of the job are unknown
 		}
 		if closed := state.Closed; closed.After(r.status.Now) && (r.status.LocksClosedUntil == nil || closed.After(*r.status.LocksClosedUntil)) {
 			r.status.LocksClosedUntil = &closed
@@ -335,7 +335,7 @@ type Streak struct {
 	Since time.Time `json:"since"` // end of the first failure
 	Count int       `json:"count"`
 	// AtLeast is set if Count is a lower bound and Since may be too late: no success is known, replicas of an older version recorded failures, or a success was
-	// reported late.
+	// recorded only after later failures.
 	AtLeast bool       `json:"at_least,omitempty"`
 	LastOK  *time.Time `json:"last_ok,omitempty"` // end of the last success; nil if none is known
 }
@@ -354,9 +354,9 @@ func (s Streak) String() (text string) {
 	return text
 }
 
-// streakOf returns the streak of a job from its newest records and from kept, the streak that Redis stores. If the records contain a success, they suffice.
-// Otherwise, the streak may have begun before them, and kept has its start and count. If kept lacks failures that the records have, because replicas of an
-// older version did not update it, the records decide. most is the number of records requested: if there are fewer, the job has no others.
+// streakOf returns the streak of a job. If the newest records have a success, they suffice. Otherwise, the streak may have begun before them, so kept, the
+// streak that Redis stores, has its start and count. kept may lack failures that the records have, because replicas of an older version do not update it. The
+// records then decide. most is the number of records requested: with fewer records, the job has no others.
 func streakOf(newestFirst []journal.Record, kept journal.Streak, most int) *Streak {
 	var s Streak
 	for _, r := range newestFirst {

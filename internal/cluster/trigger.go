@@ -160,8 +160,8 @@ func mustBeTick(zones *cronspec.Zones, info journal.JobInfo, tick time.Time) err
 	}
 }
 
-// AwaitStart waits until a replica has started the run of a request, or has refused the request. If that takes long, AwaitStart calls waiting once, unless
-// waiting is nil. The argument of waiting is the replica that has taken the request, or "".
+// AwaitStart waits until a replica has started the run of a request, or has refused the request. After three seconds it calls waiting once, unless waiting is
+// nil. The argument of waiting is the replica that has taken the request, or "".
 func (o *Operator) AwaitStart(ctx context.Context, r journal.Request, waiting func(replica string)) (*Triggered, error) {
 	end := time.NewTimer(requestLife + noticeAfter)
 	defer end.Stop()

@@ -14,7 +14,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// The codes of the warnings whose start replicas register in [journal.Replica.Since].
+// The codes of warnings about replicas. [journal.Replica.Since] has the start of each warning by its code.
 const (
 	CodeConfigRefused = "config_refused"
 	CodeCannotStart   = "cannot_start"
@@ -31,7 +31,7 @@ type origin struct {
 	since   *time.Time
 }
 
-// originIn returns the origin of a warning about one or several replicas. Its start is the earliest one that the replicas have registered.
+// originIn returns the origin of a warning about one or several replicas, with the earliest start that one of these replicas has registered.
 func originIn(replicas []journal.Replica, code string) (o origin) {
 	for _, e := range replicas {
 		if at, known := e.Since[code]; known && (o.since == nil || at.Before(*o.since)) {
@@ -112,8 +112,8 @@ func (r *statusReader) warnOfNames() {
 // tooFewFor is the time for which status tolerates too few replicas, so that a rolling restart causes no warning.
 const tooFewFor = time.Minute
 
-// Expected returns the number of replicas that should be up according to their configurations; 0 if no configuration sets it. If they differ, the greatest
-// number counts.
+// Expected returns the number of replicas that should be up; 0 if no configuration sets it. If the configurations of replicas set different numbers, the
+// greatest counts.
 func Expected(replicas []journal.Replica) (n int) {
 	for _, e := range replicas {
 		n = max(n, e.Expected)
@@ -158,7 +158,7 @@ func (r *statusReader) warnOfPlaces() {
 	}
 }
 
-// lastSeen returns the end of the warning that no replica is up. It names the replica that was seen last, and the remedy.
+// lastSeen returns the last part of the warning that no replica is up: the name of the replica that was seen last, and the remedy.
 func (r *statusReader) lastSeen() string {
 	var name string
 	var seen time.Time
@@ -212,7 +212,7 @@ func (g ConfigGroups) Differences(ctx context.Context, j *journal.Journal) ([]st
 	return g.compareDigests(digests), err //nolint:wrapcheck // the error says what failed
 }
 
-// compareDigests returns the lines of Differences. digests has the digests of jobs, by configuration and job. Replicas of older versions publish none.
+// compareDigests returns the lines of Differences. digests has the digests of jobs, by configuration and job. Older versions publish no digests.
 func (g ConfigGroups) compareDigests(digests map[string]map[string]string) []string {
 	jobs, incomplete := map[string]bool{}, false
 	for config := range g {
@@ -267,15 +267,15 @@ func (g ConfigGroups) jobDifference(job string, digests map[string]map[string]st
 const (
 	// CodeZoneDataDiffers is the code of the warning that a job has different ticks on different replicas, because of their zone data.
 	CodeZoneDataDiffers = "zone_data_differs"
-	// CodeZoneDataOlder is the code of the advice that some replicas have older zone data, which does not affect coming ticks.
+	// CodeZoneDataOlder is the code of the advice that some replicas have older zone data, although all coming ticks are the same.
 	CodeZoneDataOlder = "zone_data_older"
-	// comparedMonths is the number of coming months for which the clocks of zones are compared. Before a later change, replicas will have newer zone data.
+	// comparedMonths is the number of coming months for which the clocks of zones are compared. Replicas get newer zone data before any later change.
 	comparedMonths = 13
 	// maxHashedZones is the maximum number of zones that a replica registers: the first ones in alphabetical order.
 	maxHashedZones = 100
 )
 
-// HashZones returns a hash of the coming clock changes for each zone, by name. The text of a hash begins with the first month that it covers, so that hashes
+// HashZones returns a hash of the coming clock changes of each zone, by the name of the zone. A hash begins with the first month that it covers, so that hashes
 // of different months are not compared.
 func HashZones(zones []*time.Location, now time.Time) map[string]string {
 	byName := map[string]*time.Location{}
@@ -361,7 +361,7 @@ func differingZones(replicas []journal.Replica) map[string]bool {
 	return differs
 }
 
-// dependsOnOffset reports whether a job has other ticks if the clock of its zone is an hour ahead. A job that runs every five minutes has the same ticks.
+// dependsOnOffset reports whether a job would have other ticks if the clock of its zone were an hour ahead. A job that runs every five minutes would not.
 func dependsOnOffset(info journal.JobInfo, now time.Time) bool {
 	const compared = 100
 	ticks := func(offset int) (list []time.Time) {

@@ -19,14 +19,14 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// machineChecks warns about users, folders and files of jobs that are missing on this machine. They are not faults, because they may be created later, and
-// the job may be meant for other machines.
+// machineChecks warns about users, folders and files of jobs that are missing on this machine. A missing file is not a fault, because it may be created
+// later, and the job may be meant for other machines.
 type machineChecks struct {
 	*fileChecks
 	labels map[string]string // labels of this replica
 }
 
-// ofJob skips a program without a slash, because the PATH of the replica is unknown.
+// ofJob checks a program only if its path is absolute. Other programs may depend on the PATH or the working directory of the replica, which are unknown here.
 func (c machineChecks) ofJob(d *draft) {
 	if !c.machine || !d.Enabled || !c.isFor(d) {
 		return
@@ -70,7 +70,7 @@ func (c machineChecks) isFor(d *draft) bool {
 	return true
 }
 
-// checkPath warns about a missing path. there reports whether the path exists, so that info is valid.
+// checkPath warns about a missing path. info is valid only if the result there is true.
 func (c machineChecks) checkPath(v document.Value, path string) (info fs.FileInfo, there bool) {
 	if path == "" {
 		return nil, false
@@ -98,7 +98,7 @@ func (c machineChecks) checkProgram(v document.Value, path string) {
 	} else if there {
 		var start []byte
 		err := c.probe.probePath(path, func(ctx context.Context) (err error) {
-			start, err = safefile.ReadStart(ctx, path, safefile.Policy{}) // not as the job's user, who may have no right to read the program
+			start, err = safefile.ReadStart(ctx, path, safefile.Policy{}) // with this process's rights, because the job's user may lack the right to read it
 			return err
 		})
 		if fault := safefile.InterpreterFault(start); err == nil && fault != "" {
@@ -117,7 +117,7 @@ func (c machineChecks) envFile(v document.Value, d *draft) {
 	}
 	var as *safefile.Identity
 	if c.rights != nil {
-		as, _ = c.rights(d.User, d.Group) // checkUser warns about an unknown user
+		as, _ = c.rights(d.User, d.Group) // an error is ignored here, because checkUser warns about an unknown user
 	}
 	var text []byte
 	err := c.probe.probePath(d.EnvFile, func(ctx context.Context) (err error) {
@@ -128,7 +128,7 @@ func (c machineChecks) envFile(v document.Value, d *draft) {
 		c.Warn(v, "%s", c.noteUnchecked("the job", d.EnvFile, err))
 	}
 	if err != nil {
-		return // fileChecks reports this error
+		return // fileChecks reports this error if Options.Trust restricts owners
 	}
 	_, warnings, err := safefile.ParseEnv(d.EnvFile, string(text))
 	if err != nil {
@@ -152,8 +152,8 @@ type fileChecks struct {
 	skipped map[string]bool // becomes Config.Unchecked
 }
 
-// mostChecking bounds the time for checking all files. A file may hang, because of a network problem or because the job's user caused it, and must not block
-// a start or a reload. A file that was not checked gets a warning, and is checked again when it is read.
+// mostChecking bounds the time for checking all files. Access to a file can hang, because of a network problem or because the job's user caused it, and must
+// not block a start or a reload. A file that was not checked gets a warning, and is checked again when it is read.
 const mostChecking = 5 * time.Second
 
 func newFileChecks(to *document.Report, o Options) *fileChecks {
@@ -234,13 +234,13 @@ func (c *fileChecks) inspectFile(f namedFile) finding {
 	if f.user != "" && c.rights != nil {
 		var err error
 		if as, err = c.rights(f.user, f.group); err != nil {
-			return finding{} // only checkUser warns about an unknown user
+			return finding{} // no finding, because checkUser warns about an unknown user
 		}
 	}
 	if as != nil {
 		reader = " by the user " + f.user
 	}
-	const enough = 1 << 40 // no limit here, because the reader of a file reports that it is too long
+	const enough = 1 << 40 // no limit here, because a file that is too long is reported when it is read
 	var info safefile.Info
 	err := c.probe.probePath(f.path, func(ctx context.Context) (err error) {
 		info, err = safefile.Inspect(ctx, f.path, safefile.Policy{MaxBytes: enough, As: as, Trust: c.trust})

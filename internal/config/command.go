@@ -125,8 +125,8 @@ func environmentKeys() []schema.Key[draft] {
 	}
 }
 
-// readEnv reads the variables of `env`. The variables of a job's own table are added to the variables of [defaults]. They replace variables of the same name
-// in `env` and `env_from_file`.
+// readEnv reads the variables of `env`. A job's own variables are added to the variables of [defaults]. A variable of the job replaces the variable of the same
+// name in the `env` or `env_from_file` of [defaults].
 func readEnv(r *schema.Reader, v document.Value, d *draft) {
 	if d.EnvTaken != nil {
 		r = r.Noting(d.EnvTaken)
@@ -148,7 +148,7 @@ func readEnv(r *schema.Reader, v document.Value, d *draft) {
 	})
 }
 
-// readEnvFromFile reads the files of `env_from_file`. A variable that `env` of the same table sets as well is a fault. At this point `env` was already read,
+// readEnvFromFile reads the files of `env_from_file`. A variable that is also in the `env` of the same table is a fault. That `env` has already been read,
 // because keys are read in alphabetical order.
 func readEnvFromFile(r *schema.Reader, v document.Value, d *draft) {
 	eachVariable(r, v, `{ PGPASSWORD = "/run/secrets/pg" }`, func(item document.Value) {

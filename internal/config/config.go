@@ -1,13 +1,13 @@
 // Package config reads jobs.toml and returns typed values. If the configuration is faulty, it reports all faults at once, each with its file, line and
 // column.
 //
-// A configuration is a file, or a folder of *.toml files, together with the files that they include. Each setting and each job is defined only once in all of
-// them. Reading has three steps:
+// A configuration is a file, or a folder of *.toml files, together with the files that they include. A setting or a job may be defined only once in all these
+// files. Reading has three steps:
 //
 //   - Package document parses the text of each file into values with their positions.
-//   - Package schema looks up the entry for each key in its section, and reads the value with it. A key without an entry is a fault, which suggests the
-//     nearest known key. A key that is specified but not implemented yet is a fault that says so.
-//   - Each job starts from [defaults], takes its own keys, and is checked as a whole.
+//   - Package schema reads the values of known keys. An unknown key is a fault, whose message suggests the nearest known key. A key that is planned but not
+//     implemented yet is a fault with its own message.
+//   - Each job starts as a copy of [defaults]. Its own keys are read into the copy, and the job is then checked as a whole.
 //
 // By default the package does not inspect the machine: users, folders and programs are checked when they are used. [Options.Machine] adds warnings about
 // them, and [Options.Trust] adds checks of the owners of files. The package reads the environment for ${NAME} in strings, and its messages contain no value
@@ -29,7 +29,7 @@ type Fault = document.Fault
 // Faults are all faults and warnings of a configuration, in the order of the files and their lines.
 type Faults = document.Faults
 
-// MaxLease is the longest `lease`. Package locking has the same limit, but this package does not import it.
+// MaxLease is the longest `lease`. It repeats the limit of package locking, which this package does not import.
 const MaxLease = 24 * time.Hour
 
 // DefaultNamespace is the namespace of a configuration that sets none.
@@ -65,7 +65,7 @@ type Config struct {
 	EnvTaken map[string]bool
 	// Trust is Options.Trust.
 	Trust safefile.Trust
-	// Unchecked is the set of files and folders that were not checked because their file systems did not answer.
+	// Unchecked is the set of files and folders that were not checked, because their file systems did not answer in time.
 	Unchecked map[string]bool
 }
 
@@ -170,7 +170,7 @@ type Pool struct {
 	Slots int
 }
 
-// EnabledJobs returns the enabled jobs, in the order of the configuration.
+// EnabledJobs returns the enabled jobs, sorted by name.
 func (c *Config) EnabledJobs() []*Job {
 	var jobs []*Job
 	for i := range c.Jobs {
@@ -181,8 +181,7 @@ func (c *Config) EnabledJobs() []*Job {
 	return jobs
 }
 
-// Withheld returns the names of the environment variables that the job does not inherit: all variables that the configuration uses, except those that only
-// the job's own `env` uses.
+// Withheld returns the names of the environment variables that the job does not inherit: all variables that the configuration uses outside the job's own `env`.
 func (c *Config) Withheld(j *Job) map[string]bool {
 	names := make(map[string]bool)
 	for name := range c.EnvTaken {
@@ -200,9 +199,9 @@ func (c *Config) Withheld(j *Job) map[string]bool {
 }
 
 // Digest identifies the settings that the replicas of a cluster must agree on: the namespace, the limits of the history, the expected number of replicas, and
-// all jobs. Replicas with equal digests run the same jobs in the same way. The digest does not cover the connection to Redis and the limits of a single
+// all jobs. Replicas with equal digests run the same jobs in the same way. The digest covers neither the connection to Redis nor the limits of a single
 // replica. Paths, and values of `env` with variables, are hashed as they are written in the file. Literal values of `env` and arguments of commands are
-// hashed too. The digest does not reveal them, but it could confirm a guess at a short value.
+// hashed too. The digest does not reveal these values, but somebody who guesses a short value could confirm the guess with the digest.
 func (c *Config) Digest() string {
 	jobs := make(map[string]string, len(c.Jobs))
 	for i := range c.Jobs {
@@ -212,7 +211,7 @@ func (c *Config) Digest() string {
 		Namespace string
 		History   History
 		Jobs      map[string]string
-		Replicas  int `json:",omitempty"` // omitted when zero, so that a configuration without it keeps the digest of earlier versions
+		Replicas  int `json:",omitempty"` // omitted when zero, so that a configuration without `replicas` keeps the digest of earlier versions
 	}{c.Namespace, c.History, jobs, c.Cluster.Replicas})
 }
 

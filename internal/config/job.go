@@ -15,8 +15,8 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// Job is one job with its defaults filled in. Relative paths are resolved against the folder of the file that contains them. The digest depends on the order
-// of the fields, including the fields of embedded structs.
+// Job is one job with its defaults filled in. Relative paths are resolved against the folder of the file that contains them. Do not reorder the fields, or the
+// fields of embedded structs, because the digest depends on their order.
 type Job struct {
 	Name        string
 	File        string // the file that defines the job
@@ -34,7 +34,7 @@ type Job struct {
 	// Recover is the maximum number of attempts, after the first one, for a tick whose run was interrupted. 0 permits none.
 	Recover int `json:",omitempty"`
 
-	// Digest identifies the meaning of the job: see [Config.Digest].
+	// Digest is a hash of the job's settings: see [Config.Digest].
 	Digest string
 }
 
@@ -47,7 +47,7 @@ type Ticks struct {
 	Spec     *cronspec.Schedule
 	Location *time.Location
 	// Except has the expressions of `except`, and ExceptDates the days of its calendars, sorted. The job does not run at these instants. StartsAt and
-	// ExpiresAt bound the ticks; they are zero if not set. These fields are left out of the digest, because Spec includes them.
+	// ExpiresAt bound the ticks; they are zero if not set. The digest covers these four fields through Spec.
 	Except      []string  `json:"-"`
 	ExceptDates []string  `json:"-"`
 	StartsAt    time.Time `json:"-"`
@@ -99,7 +99,7 @@ type Slots struct {
 
 // Times bounds the start of a tick, the duration of its run, and the duration of its lease.
 type Times struct {
-	// CatchUp is "" (none), "latest" or "all". CatchUpWindow is zero if CatchUp is "".
+	// CatchUp is "" (none), "latest" or "all". CatchUpWindow is the maximum age of a tick that is caught up. It is zero if CatchUp is "".
 	CatchUp       string        `json:",omitempty"`
 	CatchUpWindow time.Duration `json:",omitempty"`
 	// StartDeadline is the delay after which a tick is missed. 0 means "auto": the time until the job's next tick, but at most 1h; for a job with overlap
@@ -112,8 +112,8 @@ type Times struct {
 	OutlivesLease bool `json:",omitempty"`
 }
 
-// KeepsPrivileges reports whether the programs that the command executes are denied additional rights, for example by a set-user-ID bit. The result is
-// no_new_privs if that key is set. Otherwise it is true if the job sets a user.
+// KeepsPrivileges reports whether programs that the command executes cannot gain rights, for example through a set-user-ID bit. It returns the value of
+// no_new_privs if that key is set. Otherwise it returns true if the job sets a user.
 func (p *Program) KeepsPrivileges() bool {
 	if p.NoNewPrivs != nil {
 		return *p.NoNewPrivs
@@ -176,12 +176,12 @@ type draft struct {
 	zones  *cronspec.Zones // the zone data in which the job's time zone is looked up
 }
 
-// hidden has the original text of values that differ between machines or are secret. A digest uses this text instead of the values. It is the text of the
-// file, before variables are replaced and relative paths are resolved.
+// hidden has the text of values that differ between machines or are secret, as it is written in the file: variables are not replaced, and relative paths are
+// not resolved. A digest uses this text instead of the values.
 type hidden struct {
 	env   map[string]string // values of env by variable name
 	files map[string]string // paths by key
-	zone  string            // the time zone; set only if it contains a variable, and used only for the settings, because a digest uses the resolved zone
+	zone  string            // the time zone, or "" if its text contains no variable; used only for [Settings], because a digest uses the resolved zone
 }
 
 type expression struct {
@@ -222,7 +222,7 @@ func newDraft(zone *time.Location, zones *cronspec.Zones) draft {
 	}
 }
 
-// deriveJob returns a copy of the draft for one job. The copy shares no map that reading a job changes.
+// deriveJob returns a copy of the draft for one job. Reading the keys of the job into the copy changes no map of the original.
 func (d *draft) deriveJob() draft {
 	c := *d
 	c.Env, c.EnvFromFile = maps.Clone(d.Env), maps.Clone(d.EnvFromFile)
@@ -249,7 +249,8 @@ func notingKey(key schema.Key[draft]) schema.Key[draft] {
 	return key
 }
 
-// nearestPlace returns the value of the first key that the job's own table sets. If the table sets none, it returns the value of keys[0].
+// nearestPlace returns the value at which a fault about several keys is reported: the first of them that the job's own table sets. If the table sets none, it
+// returns the value of keys[0].
 func (d *draft) nearestPlace(keys ...string) document.Value {
 	for _, key := range keys {
 		if v, set := d.at[key]; set && strings.HasPrefix(v.Path, "jobs.") {
@@ -286,7 +287,7 @@ func outputKeys() schema.Section[Output] {
 	}}
 }
 
-// requireKey reports a missing key. It reports nothing if the alternative key is set, even if that key is not supported yet, or if the table has an unknown key
+// requireKey reports that a job has neither key nor its alternative, the parameter or. It accepts an alternative that is not supported yet, and an unknown key
 // that may be a misspelling of one of the two.
 func requireKey(r *schema.Reader, v document.Value, d *draft, key, or string) {
 	_, set := d.at[key]
@@ -300,7 +301,8 @@ func requireKey(r *schema.Reader, v document.Value, d *draft, key, or string) {
 	}
 }
 
-// jobDigest returns a hash of the job's meaning. The file that defines the job, the order of keys, and defaults that are written out do not change the hash.
+// jobDigest returns a hash of the job's settings. The hash does not depend on the file that defines the job, on the order of keys, or on defaults that the file
+// writes out.
 func (d *draft) jobDigest() string {
 	j := d.Job
 	meaning := j.Location.String()

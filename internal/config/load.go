@@ -21,8 +21,8 @@ import (
 type Options struct {
 	// Env looks up an environment variable. Defaults to os.LookupEnv.
 	Env func(name string) (value string, set bool)
-	// KeepUnset leaves ${NAME} of an unset variable as it is, and skips the checks of the value that contains it. The result may only be used for checking,
-	// because the Spec of a job may then be nil.
+	// KeepUnset leaves ${NAME} of an unset variable as it is, and skips the checks of the value that contains it. The Spec of a job may then be nil, so the
+	// result must not be used to run jobs.
 	KeepUnset bool
 	// Files, if not nil, receives the paths of all files and folders that Load read or looked for, even if there are faults.
 	Files *Files
@@ -33,8 +33,8 @@ type Options struct {
 	Rights func(user, group string) (*safefile.Identity, error)
 	// Machine enables warnings about users, folders, files and programs of jobs that are missing on this machine.
 	Machine bool
-	// SystemZones is the folder of the machine's own time zones. If Machine is set and these zones are newer than those in use, Load warns. Defaults to
-	// /usr/share/zoneinfo.
+	// SystemZones is the folder of the machine's own time zones. If Machine is set and these zones are newer than the zones that the jobs use, Load warns.
+	// Defaults to /usr/share/zoneinfo.
 	SystemZones string
 	// Now returns the current time, which decides whether a job has expired. Defaults to time.Now.
 	Now func() time.Time
@@ -140,7 +140,7 @@ func (l *loader) loadFile(name string, from document.Value) {
 	}
 }
 
-// watchPath must be called before the file is read, so that no change after the read is missed.
+// watchPath must be called before the file is read: see [Files.addPath].
 func (l *loader) watchPath(name string, pattern bool) {
 	if l.options.Files != nil {
 		l.options.Files.addPath(l.probe, name, pattern)
@@ -227,8 +227,8 @@ func (l *loader) checkFolder(name string, from document.Value) {
 	}
 }
 
-// Access has the namespace and the Redis of a cluster, as far as a configuration that may be faulty defines them. If a value is uncertain, its field is
-// empty and an error is set, because a command that pauses jobs must not act on a cluster that the user did not mean.
+// Access has the namespace and the Redis of a cluster from a configuration that may be faulty. If one of the two is uncertain, its error is set, because a
+// command that pauses jobs must not act on a cluster that the user did not mean.
 type Access struct {
 	// Namespace is the cluster's name. It is "" if NamespaceErr is not nil.
 	Namespace    string
@@ -258,7 +258,8 @@ func (l *loader) rootValues(key string) (values []document.Value) {
 }
 
 // soundNamespace returns the namespace if its key is set once and valid. It returns the default only if the user can't have meant another name: every file
-// was read, and no key looks like a misplaced or misspelt namespace. Call it after the files were loaded, and before any key is read.
+// was read, and no key looks like a misplaced or misspelt namespace. Call it after the files were loaded and before any key is
+// read, because unreadableFiles counts all faults so far.
 func (l *loader) soundNamespace() (name string, err error) {
 	before, missing, again := l.Failures(), l.unreadableFiles(), l.hasRepeated("namespace")
 	values := l.rootValues("namespace")
@@ -283,8 +284,8 @@ func (l *loader) soundNamespace() (name string, err error) {
 	return DefaultNamespace, nil
 }
 
-// strayKey returns a key at the top level that may be meant as the namespace, or "". The key is an unknown key, a key that should be a table and is not, or the
-// key namespace below the header of a table.
+// strayKey returns a key that may be meant as the namespace, or "". It is a key of the top level that is unknown or should be a table and is not, or a key
+// named namespace below the header of a table.
 func strayKey(root document.Value) string {
 	const deep = 2 // keys in [jobs.NAME] are two levels below the top
 	tree, _ := root.Raw.(map[string]any)
@@ -315,8 +316,8 @@ func misplacedKey(table map[string]any, key string, depth int) string {
 	return ""
 }
 
-// soundRedis reads [redis] and returns an error for any fault in it. A faulty quorum must not be ignored, because then url would name a Redis that holds no
-// locks.
+// soundRedis reads [redis] and returns an error for any fault in it. With a quorum, url names the Redis for the history. If a faulty quorum were ignored, a
+// command would look for locks in that Redis.
 func (l *loader) soundRedis(to *Redis) error {
 	before := l.Failures()
 	for _, redis := range l.rootValues("redis") {

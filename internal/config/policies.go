@@ -26,8 +26,8 @@ func slotKeys() []schema.Key[draft] {
 	}
 }
 
-// overlapKey returns the key overlap. Its reader suggests a remedy for "allow", a policy of other programs. It stores "skip" as "", so that a job can
-// override [defaults] with the default.
+// overlapKey returns the key overlap. Its reader suggests a remedy for "allow", a policy of other programs. It stores "skip", the default, as "", so that a job
+// has the same digest with and without the key.
 func overlapKey() schema.Key[draft] {
 	key := schema.Word("overlap", func(d *draft) *string { return &d.Overlap },
 		"If all slots are held: skip the tick, let the first such tick wait, or stop the oldest run and start.", "skip", "queue", "replace")

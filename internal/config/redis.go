@@ -17,7 +17,7 @@ import (
 
 const (
 	mostAcked = 100
-	// The bounds of ack_timeout. The wait for acknowledgments counts toward the time limit of a round trip.
+	// The bounds of ack_timeout. The upper bound is below the time limit of a round trip (1s), which includes the wait for acknowledgments.
 	leastAckTimeout, mostAckTimeout = time.Millisecond, 500 * time.Millisecond
 )
 
@@ -144,7 +144,7 @@ func checkPair(r *schema.Reader, at document.Value, tls *TLS) {
 	}
 }
 
-// checkSentinel checks [redis].sentinel. u is the parsed URL. If known is false, u is not valid, and the checks that need it are skipped.
+// checkSentinel checks [redis].sentinel. u is the parsed URL. If known is false, the URL is invalid, and u is not checked.
 func checkSentinel(r *schema.Reader, to *Redis, u RedisURL, known bool) {
 	if to.Sentinel == nil {
 		return
@@ -187,7 +187,7 @@ const (
 // RedisURL is a parsed URL of a Redis.
 type RedisURL struct {
 	Topology Topology
-	// TLS reports whether the scheme asks for TLS.
+	// TLS reports whether the scheme requires TLS.
 	TLS            bool
 	User, Password string
 	// Socket is the path of a Unix socket. It is "" if Addrs is set.
@@ -214,8 +214,8 @@ var schemes = map[string]scheme{
 	"rediss-cluster":  {Cluster, true, "6379"},
 }
 
-// ParseRedisURL parses the URL of a Redis. The text of an error is the end of a sentence whose subject is the setting with the URL; it never contains the
-// URL. These forms are valid:
+// ParseRedisURL parses the URL of a Redis. An error is the end of a sentence that begins with the name of the setting, and never contains the URL. These forms
+// are valid:
 //
 //	redis://[USER][:PASSWORD@]HOST[:PORT][/DB]
 //	redis-sentinel://[USER][:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/MASTER[/DB]

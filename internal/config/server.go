@@ -76,7 +76,6 @@ func outsideURL(r *schema.Reader, v document.Value) (string, bool) {
 	return strings.TrimSuffix(text, "/"), ok
 }
 
-// basePath reads the prefix that all paths have in browsers.
 func basePath(r *schema.Reader, v document.Value) (string, bool) {
 	return r.Checked(v, "a path in a string, as \"/cron\"", func(s string) error {
 		if fault := faultOfBase(s); fault != "" {
@@ -159,7 +158,7 @@ func isHost(s string) bool {
 	return true
 }
 
-// checkServer reports a missing server.listen, and a server that other machines can reach without a login. table is the first [server].
+// checkServer reports a missing server.listen, and a server that other machines can reach without a login. table is [server] of the first file that has it.
 func checkServer(r *schema.Reader, table document.Value, s Server) {
 	if !table.IsTable() {
 		return
@@ -193,7 +192,7 @@ func pathOf(address string) string {
 	return u.EscapedPath()
 }
 
-// Base returns the prefix of all paths in browsers, or "".
+// Base returns the prefix of all paths that browsers request, or "". It is the path under which a proxy serves the pages.
 func (s Server) Base() string {
 	if s.BasePath == "" {
 		return pathOf(s.URL)
@@ -303,7 +302,7 @@ func checkRedirect(r *schema.Reader, s Server) {
 		base := s.Base()
 		for _, key := range []string{"server.url", "server.base_path"} {
 			if v, set := r.Set(key); set && hasDollar(v.Raw) {
-				base = "/BASE_PATH" // the path may be from the environment
+				base = "/BASE_PATH" // the path may contain a value from the environment, which a message must not reveal
 			}
 		}
 		r.Fault(at, "redirect_url has another path than the server's; write https://HOST%s", base+callbackPath)
@@ -326,7 +325,7 @@ func heartbeatKeys() schema.Section[Heartbeat] {
 	}
 }
 
-// checkHeartbeat reports a missing heartbeat.url. table is the first [heartbeat].
+// checkHeartbeat reports a missing heartbeat.url. table is [heartbeat] of the first file that has it.
 func checkHeartbeat(r *schema.Reader, table document.Value) {
 	if _, set := r.Set("heartbeat.url"); table.IsTable() && !set && !r.Meant("heartbeat.url") {
 		r.Fault(table.AtKey(), "[heartbeat] has no url; set url")

@@ -19,8 +19,8 @@ import (
 // Setting is a key of a job and its effective value, as TOML or as a description. A key in an inner table is "table.key".
 type Setting struct{ Key, Value string }
 
-// Settings has all keys of all jobs, for display on any machine. It contains no arguments of commands and no values of variables. A value that uses the
-// environment is shown as it is written in the file. Paths are shown in the same way, as in [Config.Digest].
+// Settings has all keys of all jobs, for display on any machine. It contains no arguments of commands and no values of variables. Paths, and values that use
+// the environment, are shown as they are written in the file.
 type Settings struct {
 	// Common has all keys in the order of the reference, with the values of a job that sets no key itself.
 	Common []Setting
@@ -49,8 +49,8 @@ func (s Settings) addJob(job string, all []Setting) {
 	s.Own[job] = own
 }
 
-// jobSettings returns the settings of the draft. defaults are the values of a draft without any keys. A value whose text in the file contains "${" is shown
-// as that text, unless it has no effect: catch_up_window in [defaults] has none for a job without catch_up.
+// jobSettings returns the settings of the draft. A value with "${" in the file is shown as it is written there, unless the value equals its entry in defaults.
+// For example, a catch_up_window of [defaults] has no effect on a job without catch_up, so it is shown as not set.
 func (d *draft) jobSettings(keys schema.Section[draft], defaults map[string]string) []Setting {
 	entries := keys.Entries(d)
 	all := make([]Setting, 0, len(entries))
@@ -185,7 +185,7 @@ func rawText(v any) string {
 		return strconv.Quote(units.FormatSize(int64(v)))
 	case []int:
 		return "[" + strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ", "), "[]") + "]"
-	case []any: // such a value contains a variable, so it is a list of strings
+	case []any: // jobSettings passes only lists with a variable, whose items are strings
 		var texts []string
 		for _, item := range v {
 			texts = append(texts, fmt.Sprint(item))

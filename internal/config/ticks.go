@@ -37,7 +37,7 @@ func tickKeys() []schema.Key[draft] {
 	}
 }
 
-// timezoneKey returns the key timezone. For the settings, its reader also records the text of a zone that contains a variable.
+// timezoneKey returns the key timezone. Its reader also records the text of a zone that contains a variable, because [Settings] shows this text.
 func timezoneKey() schema.Key[draft] {
 	always := func(read zoneReader) zoneReader { return read }
 	key := zoneKey("timezone", func(d *draft) **time.Location { return &d.Location }, func(d *draft) *cronspec.Zones { return d.zones }, always,
@@ -210,7 +210,7 @@ func readCalendars(r *schema.Reader, v document.Value, to calendars) {
 
 var datePattern = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
 
-// readDay reads a string or a TOML date.
+// readDay reads a day, which may be a string or a TOML date.
 func readDay(r *schema.Reader, v document.Value) (string, bool) {
 	if t, isTime := v.Raw.(time.Time); isTime && t.Location().String() == "date-local" { // the TOML library gives this location to dates
 		return t.Format(time.DateOnly), true
@@ -323,7 +323,7 @@ func finishAfter(r *schema.Reader, v document.Value, d *draft) {
 	d.After = slices.Compact(d.After)
 }
 
-// link is a name in a job's `after`, with its place.
+// link is one entry of a job's `after`. The field job is the name of the job that has the `after`.
 type link struct {
 	job string
 	expression
@@ -356,8 +356,8 @@ func checkChains(r *document.Report, jobs []Job, links []link) {
 	}
 }
 
-// zonesBefore returns the time zones of the schedules at the start of a chain of jobs. Ticks of such schedules are identified by local time in their zone.
-// The zone "" stands for schedules whose ticks are identified by instants.
+// zonesBefore returns the time zones of all schedules from which the ticks of a job come, through `after`. A schedule whose ticks are identified by instants,
+// and not by local times in its zone, has the zone "".
 func zonesBefore(jobs map[string]*Job, before map[string][]link, job string, seen map[string]bool) (zones map[string]bool) {
 	zones = map[string]bool{}
 	if seen[job] {

@@ -133,7 +133,7 @@ func historyKeys() schema.Section[History] {
 	}
 }
 
-// WholeHistory returns limits for a reader that does not have the [history] of the cluster. They include everything that a replica can keep.
+// WholeHistory returns limits for a reader that does not have the [history] of the cluster. The limits cover everything that a replica can keep.
 func WholeHistory() History { return History{Runs: mostRuns, MaxAge: schema.AnyLength} }
 
 func defaultConfig() Config {
@@ -161,8 +161,8 @@ var synonyms = map[string]string{
 	"max_runtime": "timeout", "log": "output", "on_failure": "notify", "notifications": "notify",
 }
 
-// knownTable returns the place of the table that contains a key, or "". It is called for a key that is unknown in another table. A common mistake is a key of
-// the top level that is written below the header of a table, because TOML assigns it to that table.
+// knownTable returns the place where a key belongs, or "" if no table has the key. The key is unknown in table. A common mistake is a key of the top level that
+// is written below the header of a table: TOML assigns the key to that table.
 func knownTable(key, table string) string {
 	homes := []struct {
 		where string

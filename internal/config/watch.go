@@ -31,7 +31,7 @@ type watched struct {
 	read    string // stamp of the file before it was read
 }
 
-// addPath records the stamp of a file or a pattern. It is called before the file is read, so that no change after the read is missed.
+// addPath records the stamp of a file or a pattern. It must be called before the file is read. Otherwise a change after the read could be missed.
 func (f *Files) addPath(by *mountProbe, name string, pattern bool) {
 	if slices.ContainsFunc(f.watched, func(w watched) bool { return w.name == name && w.pattern == pattern }) {
 		return
@@ -52,8 +52,8 @@ func (f *Files) AsRead() string {
 	return strings.Join(read, "\n")
 }
 
-// Stamp returns a text that differs from [Files.AsRead] if a file was changed, replaced, added or removed since then, or if its mode has changed. A file also
-// counts as replaced if a symbolic link in its path now leads to another file. Stamp asks the system about each file and folder, but opens no file.
+// Stamp returns a text that differs from [Files.AsRead] if a file was changed, replaced, added or removed after it was read, or if its mode has changed. A file
+// also counts as replaced if a symbolic link in its path now leads to another file. Stamp opens no file of the configuration.
 //
 // Stamp waits at most one second for each file and five seconds for all files. A file without an answer in that time counts as unchanged, and Stamp returns
 // the error of the first such file.
@@ -114,12 +114,12 @@ func escapePattern(folder string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(folder)
 }
 
-// mountProbe asks file systems about paths. It has one time limit per path and one for all paths. If a mount did not answer once, requests for other paths on
-// it fail at once.
+// mountProbe accesses paths with one time limit per path and one for all paths together. After a mount has not answered in time, later requests for paths on
+// the same mount fail without a wait.
 type mountProbe struct {
 	perPath, inAll time.Duration     // time limit of one path, and of all paths
 	since          time.Time         // start of the first probe
-	silent         map[string]string // by mount, the first path for which the mount did not answer; by path if the mount is unknown
+	silent         map[string]string // maps a mount to the first path for which it did not answer; the key is the path itself if the mount is unknown
 }
 
 // silentMount is the error for a path whose mount does not answer. It wraps [safefile.ErrUnanswered].
@@ -208,9 +208,9 @@ func (p *mountProbe) markSilent(at, path string) {
 
 const followTime = time.Second
 
-// followLinks follows the symbolic links of a path, which may lead to another mount. It asks the file system about each component, but skips mounts that did
-// not answer before. If a mount is silent, at is the path at which followLinks stopped. Otherwise at is the target of the path. at contains no symbolic
-// links. at is "" if the target can't be found, for example because the path is a pattern.
+// followLinks follows the symbolic links of a path, which may lead to another mount. It stops at a mount that does not answer now or did not answer before.
+// Then silent is true, and at is the path at which it stopped. Otherwise at is the target of the path, or "" if the target can't be found, for example because
+// the path is a pattern. at contains no symbolic links.
 func (p *mountProbe) followLinks(path string) (at string, silent bool) {
 	const mostLinks = 40 // the same limit as in Linux
 	ctx, cancel := context.WithTimeout(context.Background(), followTime)
@@ -242,8 +242,8 @@ func (p *mountProbe) followLinks(path string) (at string, silent bool) {
 	return at, false
 }
 
-// mountOf returns a text that identifies the mount of a path. It does not ask the file system of the path. The path must not contain symbolic links. If the
-// mount is unknown, mountOf returns the path.
+// mountOf returns a text that identifies the mount of a path, or the path itself if the mount is unknown. The path must not contain symbolic links. mountOf
+// does not access the file system of the path, which may hang.
 func mountOf(path string) string { return cmp.Or(proc.OnMount(path), path) }
 
 // probeBlocking calls [mountProbe.probePath] with a function that takes no context. After the time limit, the function may continue in the background: see

@@ -38,11 +38,11 @@ func (p Printer) History(records []journal.Record) {
 	t.print(p)
 }
 
-// late is the minimum delay of a run that is shown.
+// late is the shortest delay of a start that is shown.
 const late = 2 * time.Second
 
-// Late returns the time from a tick to the start of the first attempt of its run. The delay can come from the job's jitter, or from the wait for a slot of
-// the job, a slot of the pool or a replica. Late returns 0 for delays that are not worth showing, and for runs that the schedule did not start.
+// Late returns the time from a tick to the start of its run. The delay can come from the job's jitter, or from the wait for a slot of the job, a slot of the
+// pool or a replica. Late returns 0 for delays below two seconds, for runs that the schedule did not start, and for runs with more than one attempt.
 func Late(r journal.Record) time.Duration {
 	by := r.Started.Sub(r.Tick)
 	if r.Started.IsZero() || r.Tick.IsZero() || by < late || r.Trigger != "" && r.Trigger != "schedule" || r.Attempt > 1 || r.FailedTries > 0 {
@@ -51,11 +51,11 @@ func Late(r journal.Record) time.Duration {
 	return by
 }
 
-// Why returns the details of a record, or "-" without any: the delay of the run, the trigger if it was not the schedule, the reason for the outcome, and the
-// attempts.
+// Why returns the details of a record: the delay of the run, the trigger if it was not the schedule, the reason for the outcome, and the attempts. It returns
+// "-" for a record without details.
 func Why(r journal.Record) string { return cmp.Or(detailsOf(r, string(r.Reason)), "-") }
 
-// WhyInFull returns the same details as [Why] with the full text of the reason, or "" without any. `cronclave why` prints it.
+// WhyInFull returns the same details as [Why], but the full text of the reason instead of its code. It returns "" for a record without details.
 func WhyInFull(r journal.Record) string { return detailsOf(r, cluster.ReasonText(r)) }
 
 func detailsOf(r journal.Record, reason string) string {
@@ -129,7 +129,7 @@ func (p Printer) Acts(now time.Time, acts []journal.Act) {
 	t.print(p)
 }
 
-// actJobs returns the jobs of an audit entry, with the run, the tick or the end of the pause that it is about. An entry about a replica has no jobs.
+// actJobs returns the jobs of an audit entry, and the run, the tick or the end of the pause that the entry names. An entry about a replica has no jobs.
 func actJobs(a journal.Act) string {
 	if a.Replica != "" {
 		return "replica " + a.Replica
@@ -152,7 +152,7 @@ func actJobs(a journal.Act) string {
 	return text
 }
 
-// Unchanged describes an audit entry without effect. If several such acts share the entry, the text contains their number.
+// Unchanged describes the audit entry of an act that changed nothing. If several such acts share the entry, the text has their number.
 func Unchanged(a journal.Act) string {
 	if a.Unchanged > 1 {
 		return fmt.Sprintf("the newest of %d that changed nothing", a.Unchanged)
@@ -210,7 +210,7 @@ func (p Printer) Explanation(s *cluster.Explanation) {
 	}
 }
 
-// Logs prints the output of runs as they write it. Lines of stdout go to Out. Lines of stderr and remarks about the output go to Err.
+// Logs prints the output of runs while they write it. Lines of stdout go to Out. Lines of stderr and remarks about the output go to Err.
 type Logs struct {
 	Out, Err io.Writer
 	Zone     *time.Location // zone of the times in front of lines
@@ -228,7 +228,7 @@ func (l Logs) JSON() cluster.Viewer {
 	}}
 }
 
-// Headed returns a viewer that prints lines unchanged. If a line belongs to another run than the line before, a heading comes first.
+// Headed returns a viewer that prints lines unchanged. It prints a heading to Err before each line that belongs to another run than the line before.
 func (l Logs) Headed() cluster.Viewer {
 	current, v := "", l.Bare()
 	show := v.Line
@@ -264,7 +264,7 @@ type prefixed struct {
 	width   int                       // width of the longest text from originOf so far
 }
 
-// mostBegun bounds the memory of a viewer that follows jobs for a long time.
+// mostBegun is the maximum number of records in begun. It bounds the memory of a viewer that follows jobs for a long time.
 const mostBegun = 1000
 
 func (p *prefixed) beginRun(r journal.Record) {

@@ -61,7 +61,6 @@ func (p Printer) Job(st *cluster.Status, j cluster.Job) {
 	}
 }
 
-// printRecent prints the latest runs in brief. `cronclave history` prints more about each.
 func (p Printer) printRecent(st *cluster.Status, j cluster.Job) {
 	if len(j.Recent) == 0 {
 		return
@@ -97,7 +96,7 @@ func pauseOf(p Printer, st *cluster.Status, j cluster.Job) string {
 // settingIndent is the column at which the values of settings begin, after their keys.
 const settingIndent = 20
 
-// printSettings prints the settings of a job, and how they differ between replicas. A form is a version of the settings, shared by some replicas.
+// printSettings prints the settings of a job, and their differences between replicas. A form is a variant of the settings that some replicas share.
 func (p Printer) printSettings(s *cluster.JobSettings) {
 	fmt.Fprintln(p.Out)
 	title := "configuration: " + Agreement(s)
@@ -126,7 +125,7 @@ func (p Printer) printSettings(s *cluster.JobSettings) {
 	}
 }
 
-// NoSuchKey is printed as the value of a key that the version of a replica does not have.
+// NoSuchKey is printed instead of a value if the version of a replica does not have the key.
 const NoSuchKey = "no such key in this version"
 
 func (p Printer) printDiffering(s *cluster.JobSettings, key string) {
@@ -156,7 +155,7 @@ func (p Printer) printSetting(m mark, key, value string) {
 	}
 }
 
-// usualForm returns the first form with known settings: the most common one, because Forms begins with it.
+// usualForm returns the first form with known settings. It is the most common one, because Forms begins with the most common forms.
 func usualForm(s *cluster.JobSettings) (known cluster.JobForm) {
 	if i := slices.IndexFunc(s.Forms, func(f cluster.JobForm) bool { return f.State == cluster.FormKnown }); i >= 0 {
 		known = s.Forms[i]
@@ -179,7 +178,7 @@ func Replicas(f cluster.JobForm) string {
 // notShown describes differences that are not visible in the settings.
 const notShown = "something that is not shown: an argument of the command, a value of a variable, a day of a calendar, or the slots of a pool"
 
-// Agreement returns a text about whether all replicas have the same settings of a job.
+// Agreement describes the result of the comparison of a job's settings on all replicas.
 func Agreement(s *cluster.JobSettings) string {
 	if s.Fault != "" {
 		return agreementText(s) + ": " + s.Fault
@@ -207,7 +206,7 @@ func agreementText(s *cluster.JobSettings) string {
 	return "the same on " + Replicas(s.Forms[0])
 }
 
-// FormNote returns why the settings of a form are missing, or "" if they are known.
+// FormNote returns the reason why the settings of a form are missing; "" if they are known.
 func FormNote(f cluster.JobForm) string {
 	switch f.State {
 	case cluster.FormAbsent:

@@ -66,7 +66,7 @@ func (p Printer) cutText(text string, most int) string {
 	return string([]rune(text)[:most-1]) + "…"
 }
 
-// cutMiddle shortens a text to at most most characters. It removes the middle and keeps the end, which may be the number of a process.
+// cutMiddle shortens a text to at most most characters. It removes the middle and keeps the end, because the end may be the id of a process.
 func (p Printer) cutMiddle(text string, most int) string {
 	letters := []rune(OneLine(text))
 	if p.Wide || len(letters) <= most {
@@ -161,7 +161,7 @@ func (p Printer) splitLines(text string, indent int) (lines []string) {
 // OneLine returns a text as a single line, for a cell of a table. It replaces invalid bytes.
 func OneLine(s string) string { return strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ") }
 
-// A mark is the sign and the colour of an outcome or a level. The sign alone suffices to recognize it, so output may be without colours.
+// A mark is the sign and the colour of an outcome or a level. The sign alone identifies the outcome or level, because output may have no colours.
 type mark struct{ sign, colour string }
 
 var (
@@ -179,7 +179,7 @@ var classMarks = map[string]mark{"ok": good, "run": running, "off": notRun, "bad
 var levels = map[cluster.Level]mark{cluster.LevelError: bad, cluster.LevelWarning: warning, cluster.LevelAdvice: advice}
 
 // OutcomeClass returns the class of an outcome: "ok", "run", "off" (skipped by a policy, or canceled by a user), "bad" or "warn". An outcome that only a newer
-// version defines is a warning.
+// version defines has the class "warn".
 func OutcomeClass(outcome journal.Outcome) string {
 	switch outcome {
 	case journal.OutcomeOK:

@@ -123,7 +123,7 @@ func (p Printer) printJobs(st *cluster.Status) {
 	t.print(p)
 }
 
-// jobMark returns the mark of a job that needs attention: its last outcome was not ok, or it is paused.
+// jobMark returns the mark of the last outcome of a job if it was not ok. Otherwise, it returns notRun for a paused job, and plain for all others.
 func jobMark(j cluster.Job) mark {
 	switch {
 	case j.LastEnd != nil && markOf(j.LastEnd.Outcome) != good:
@@ -179,7 +179,7 @@ func heldBy(holders []cluster.Holder) string {
 	return strings.Join(names, ", ")
 }
 
-// Scheduled returns a short text about when a job runs: its schedule, or the jobs that it follows.
+// Scheduled returns the schedule of a job as a short text, or the jobs after which the job runs.
 func Scheduled(schedule, after []string) string {
 	if len(after) > 0 {
 		return "after " + strings.Join(after, ", ")
@@ -202,7 +202,6 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// printLocks prints the pools, and the locks that processes use by `cronclave lock`.
 func (p Printer) printLocks(st *cluster.Status) {
 	pools := make([]cluster.Lock, len(st.Pools))
 	for i, pool := range st.Pools {

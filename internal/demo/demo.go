@@ -44,14 +44,14 @@ type Config struct {
 	Length time.Duration
 	// Program is the path of cronclave, the program that the replicas execute.
 	Program string
-	// Signals ends the demo. The first signal drains the replicas. If another one arrives a second later or more, it kills the jobs.
+	// Signals ends the demo. The first signal drains the replicas. Another signal, at least a second later, kills the jobs.
 	Signals <-chan os.Signal
 }
 
 // ErrUnsuitable reports that a demo cannot run the configuration.
 var ErrUnsuitable = errors.New("the demo cannot show this configuration")
 
-// ErrBroken reports that cronclave broke a promise during the demo. Run has already printed the details.
+// ErrBroken reports that cronclave broke one of its guarantees during the demo, such as by running a tick twice. Run has already printed the details.
 var ErrBroken = errors.New("a promise was broken")
 
 // Run runs a demo until its time is over or a signal ends it. It returns [config.Faults], [ErrUnsuitable], [ErrBroken], or an error of this machine.
@@ -94,7 +94,6 @@ type demo struct {
 	surprises int
 }
 
-// prepareDemo prepares everything that the replicas need. It does not start them.
 func (d *demo) prepareDemo() (err error) {
 	if d.dir, err = os.MkdirTemp("", "cronclave-demo-"); err != nil {
 		return fmt.Errorf("make a folder for the demo: %w", err)
@@ -122,7 +121,6 @@ func (d *demo) prepareDemo() (err error) {
 	return d.prepareReplicas()
 }
 
-// connectRedis starts the embedded Redis and connects to it.
 func (d *demo) connectRedis() (err error) {
 	if d.server, err = embedded.Start(embedded.Config{Password: rand.Text()}); err != nil {
 		return fmt.Errorf("start the embedded Redis: %w", err)
@@ -158,7 +156,6 @@ func (d *demo) prepareReplicas() error {
 // runsFile returns the path of the file to which the jobs of the built-in configuration write their starts and ends.
 func (d *demo) runsFile() string { return filepath.Join(d.dir, "runs.jsonl") }
 
-// close releases all resources in reverse order.
 func (d *demo) close() error {
 	if d.fleet != nil {
 		d.endLeftovers()

@@ -72,7 +72,7 @@ func (d *demo) watchReplicas(ctx context.Context) error {
 	return nil
 }
 
-// A tick that is due less than settling before the end of the demo counts only if it ran, because there may have been no time to start its run.
+// settling is the time before the end of the demo in which a due tick counts only if it ran, because there may have been no time to start its run.
 const settling = 500 * time.Millisecond
 
 // registerJobs registers the schedules in Redis. From then on ticks are due, whether replicas run or not.
@@ -284,7 +284,7 @@ func (d *demo) noteEnd(e *logLine) {
 	}
 }
 
-// drainReplicas drains the replicas and waits until they have ended. The next signal makes them kill their jobs, and the one after it kills the replicas.
+// drainReplicas drains the replicas and waits until they have ended. The next signal makes the replicas kill their jobs, and a further signal kills the replicas.
 func (d *demo) drainReplicas() {
 	const grace = 10 * time.Second
 	const sameSignal = time.Second // signals within this time come from one key press: a terminal and a supervisor may both send one
@@ -366,7 +366,7 @@ func (v *view) printHeader() {
 	v.printLine(bold, "%s", v.formatColumns("TIME", "JOB", "TICK", "REPLICA", "SLOT", "TOKEN", "OUTCOME"))
 }
 
-// formatColumns formats an event as a line. With short names of jobs, the outcome begins after 61 columns.
+// formatColumns formats an event as a line. With job names of six characters, the outcome begins after 61 columns.
 func (v *view) formatColumns(at, job, tick, replica, slot, token, outcome string) string {
 	line := fmt.Sprintf("%-8s  %-*s  %-8s  %-7s  %-4s  %-16s  %s", at, v.job, cutTo(job, v.job), tick, replica, slot, token, outcome)
 	return strings.TrimRight(line, " ")

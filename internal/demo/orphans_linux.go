@@ -13,8 +13,8 @@ import (
 )
 
 // tieToDemo puts a replica into its own process group. Ctrl-C on the terminal then reaches only the demo, which ends its replicas itself. If the demo is
-// killed, the kernel kills the replica. The kernel does this when the thread that started the replica ends. Go ends a thread only if a goroutine that is
-// locked to it ends, and the demo has no such goroutine.
+// killed, the kernel kills the replica: Pdeathsig takes effect when the thread that started the replica ends. In a running demo that thread does not end, because
+// Go ends a thread only if a goroutine that is locked to it ends, and the demo has no such goroutine.
 func tieToDemo(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

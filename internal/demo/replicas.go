@@ -58,7 +58,7 @@ func (c *fleet) startReplica(name string) error {
 	return nil
 }
 
-// longestLog is the maximum length of a log line. A line with the longest piece of output, escaped, is shorter.
+// longestLog is the maximum length of a log line. Replicas log shorter lines: see logging.MaxJSONLine.
 const longestLog = 1 << 20
 
 // followLog reads the log of a replica to its end, and waits for the process to end.
@@ -166,7 +166,7 @@ type logLine struct {
 	Error   string          `json:"error"`
 
 	from  *process // process that wrote the log
-	ended bool     // set if this is no line: the process has ended, and Error is its exit status
+	ended bool     // set if this is not a log line but the end of the process, with the exit status in Error
 }
 
 // Messages about ticks and runs in the log of a replica.

@@ -29,7 +29,7 @@ type tally struct {
 	runs     []run                      // one per start, so a run that started twice occurs twice
 	outcomes map[string]journal.Outcome // final outcomes, by run id
 	decided  map[tickOf]bool            // ticks with an outcome other than ok; they are settled even if no job has written anything
-	killed   string                     // id of the run whose replica was killed; only an outcome settles this run, not the end of its process
+	killed   string                     // id of the run whose replica was killed; only a recorded outcome settles this run, not an end that its job reported
 }
 
 type tickOf struct {
@@ -141,8 +141,8 @@ func (t *tally) countTick(c *counted, job *config.Job, at time.Time, runs []run)
 	c.faults = append(c.faults, fmt.Sprintf("%s %s has no outcome", job.Name, clockText(at)))
 }
 
-// hasEnded reports whether a run has ended, according to the job itself. If the job did not report its end, or its replica was killed, the run has ended if
-// an outcome other than ok is recorded.
+// hasEnded reports whether a run has ended: its job has reported the end, or an outcome other than ok is recorded. For the run whose replica was killed, only the
+// outcome counts.
 func (t *tally) hasEnded(r run) bool {
 	if !r.Ended.IsZero() && r.ID != t.killed {
 		return true
@@ -305,7 +305,7 @@ type entry struct {
 	At    time.Time `json:"at"`
 }
 
-// Work is what a job of the built-in configuration executes. It writes an entry to the file of runs, waits for length, and writes another entry. It returns
+// Work executes a job of the built-in configuration. It writes an entry to the file of runs, waits for length, and writes another entry. It returns
 // [ErrNoDemo] if it does not run as a job of a demo.
 func Work(ctx context.Context, length time.Duration) error {
 	t, err := newEntry(os.Getenv)

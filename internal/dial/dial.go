@@ -1,8 +1,8 @@
 // Package dial connects to servers by name. Each step has its own time-out, and an error names the step that failed.
 //
 // The addresses of a name are tried as in RFC 8305. IPv6 and IPv4 addresses are looked up separately, and the first answer starts the connection
-// attempts. The next address is tried when the previous one has failed, or has not answered for a moment. A lookup continues after its caller has
-// given up, and later callers use its answer. A caller with a short deadline therefore succeeds once the name has been resolved.
+// attempts. The next address is tried when the previous one has failed, or has not answered for [NextAddress]. A lookup continues after its caller
+// has given up, and later callers use its answer. A caller with a short deadline may fail at first, but a later call finds the name resolved.
 package dial
 
 import (
@@ -115,7 +115,7 @@ func (d *Dialer) dialAddress(ctx context.Context, network, addr, step string) (n
 	case errors.As(err, &timeout) && timeout.Timeout():
 		err = timeoutError(ConnectTimeout)
 	case errors.As(err, &op):
-		err = op.Err // without the address, because step already contains it
+		err = op.Err // op would repeat the address, which step already contains
 	}
 	return nil, &Error{step, err}
 }
@@ -154,7 +154,7 @@ type lookup struct {
 	err   error
 }
 
-// isUsable reports whether callers may share the lookup: it is in progress, or its answer is younger than the time that the lookup took.
+// isUsable reports whether callers may share the lookup: it is in progress, or its answer is no older than the duration of the lookup.
 func (l *lookup) isUsable(now time.Time) bool {
 	select {
 	case <-l.done:
@@ -204,7 +204,7 @@ func (l *lookup) awaitAnswer(ctx context.Context, q question) answer {
 	}
 }
 
-// lookupError removes the name from the error of a resolver, because the step in [Error] already contains the name.
+// lookupError removes the name from a resolver's error, because the step in [Error] already contains the name.
 func lookupError(err error) error {
 	var dns *net.DNSError
 	switch {

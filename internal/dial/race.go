@@ -28,7 +28,7 @@ type result struct {
 	err  error
 }
 
-// lookUp starts one lookup for each address family, because one of the two answers may never come.
+// lookUp starts one lookup for each address family, because a nameserver may answer for one family and never for the other.
 func (r *race) lookUp(ctx context.Context) {
 	r.note("look up " + r.host)
 	for _, network := range []string{"ip6", "ip4"} {
@@ -84,7 +84,7 @@ func (r *race) queueAddresses(a answer) time.Duration {
 	return 0
 }
 
-// interleaveFamilies returns the addresses of two families in alternation. The first address is from more.
+// interleaveFamilies merges the addresses of two families in alternation. The first address is from more.
 func interleaveFamilies(waiting, more []netip.Addr) []netip.Addr {
 	var all []netip.Addr
 	for i := range max(len(waiting), len(more)) {

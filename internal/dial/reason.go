@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// FailureReason describes the failure of an HTTP request. The text contains nothing from the other server, and no part of the URL except its host. Errors of
-// the standard library contain whole URLs, whose paths may be secret, and text from the other server.
+// FailureReason describes the failure of an HTTP request without text from the other server, and without the URL except its host. The errors of the
+// standard library contain whole URLs, whose paths may be secret, and text from the other server.
 func FailureReason(err error) string {
 	if reason := tlsFault(err); reason != "" {
 		return reason
@@ -68,7 +68,7 @@ func tlsFault(err error) string {
 	return ""
 }
 
-// isAnswerFault reports whether the connection worked, but the answer was faulty.
+// isAnswerFault reports whether the request failed although the connection worked: the answer was faulty.
 func isAnswerFault(err error) bool {
 	var below *net.OpError
 	var request *url.Error

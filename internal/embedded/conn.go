@@ -16,14 +16,14 @@ import (
 const (
 	// maxQueued is the maximum number of unread bytes per client. It equals the default hard limit of Redis for pub/sub clients.
 	maxQueued = 32 << 20
-	// linger is the time limit for delivering queued bytes, such as the reply to QUIT, after Close.
+	// linger is the time after Close in which queued bytes, such as the reply to QUIT, may still be sent.
 	linger = time.Second
 )
 
 var errQueueFull = errors.New("client does not read its replies")
 
-// A queuedConn is a connection whose Write never blocks: drain sends the queued bytes. Without the queue, a client that sends a long pipeline before it reads
-// anything, as go-redis does, would deadlock on a net.Pipe, and a client that stops reading would block the whole server.
+// A queuedConn is a connection whose Write never blocks: it queues bytes, and drain sends them. Without the queue, a client that stops reading would
+// block the whole server. A client that sends a long pipeline before it reads, as go-redis does, would deadlock on a net.Pipe.
 type queuedConn struct {
 	net.Conn
 	requests requests
@@ -177,7 +177,7 @@ func (r *requests) parseHeader(line []byte) error {
 type clock struct {
 	redis *miniredis.Miniredis
 
-	setting sync.Mutex // orders the calls of setNow; it may be held while waiting for the lock of redis
+	setting sync.Mutex // serializes setNow, which may wait for the lock of redis
 	last    time.Time
 
 	// known must not be held while waiting for the lock of redis, because calls from scripts lock known while they hold that lock.
@@ -208,8 +208,8 @@ func (c *clock) setNow() {
 	}
 }
 
-// isClient reports whether a peer is the connection of a client. miniredis also creates a peer for each call from a script. Such a peer has a context from the
-// start, but the peer of a client has none before its first command.
+// isClient reports whether a peer is the connection of a client. miniredis also creates a peer for each call from a script. The peer of a script has
+// a context from the start, but the peer of a client has none before its first command.
 func (c *clock) isClient(p *server.Peer) bool {
 	c.known.Lock()
 	defer c.known.Unlock()

@@ -8,8 +8,8 @@
 //     all others. Here each connection has a queue, and is closed when the queue grows too long, like the output buffer limits of Redis.
 //   - A Close that returns when the listener and all connections are gone.
 //
-// With Config.DialOnly the server has no socket, and Dial returns connections in memory. Servers and clients can then run inside a testing/synctest bubble,
-// so that a test of thirty days takes seconds.
+// With [Config.DialOnly] the server has no socket, and [Server.Dial] returns connections in memory. Servers and clients can then run inside a
+// testing/synctest bubble, so that a test of thirty days takes seconds.
 //
 // # Limits
 //
@@ -22,7 +22,7 @@
 //     INFO server is not queued, but answered at once.
 //   - CONFIG, ROLE, DEBUG and most of CLIENT and COMMAND are unknown commands, so checks of a server's settings are not possible.
 //   - WAIT returns 0 at once: there are no replicas.
-//   - Each command of a client sorts and walks all keys to expire some: 0.2 ms with 1,000 keys, 2.5 ms with 10,000 (BenchmarkScript). So a trial with
+//   - To expire keys, each command of a client sorts and walks all keys: 0.2 ms with 1,000 keys, 2.5 ms with 10,000 (BenchmarkScript). So a trial with
 //     thousands of jobs is slow.
 //   - The versions for WATCH are kept for every key that ever existed, so memory grows with the number of distinct key names, deleted keys included.
 //   - Lua is gopher-lua. Its tostring and concatenation print large numbers as integers, but Redis prints 1.7645904020003e+15. So only a test on Redis finds
@@ -263,7 +263,7 @@ func (s *Server) ServeView(v View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		_ = v.Listener.Close() // a failed Close loses nothing, because the listener served nobody
+		_ = v.Listener.Close() // the error does not matter, because the listener has served no connection
 		return
 	}
 	s.openDoor(door{v.Listener, peers})

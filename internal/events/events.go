@@ -14,8 +14,8 @@ import (
 // An Event is an [Outcome], a [ProblemBegan] or a [ProblemEnded].
 type Event interface{ isEvent() }
 
-// An Outcome is the record of the end of a run, of a failed attempt that was retried, or of a tick that did not run. Several replicas may write such a
-// record. Only the replica whose record Redis got first publishes it, once. Output is nil.
+// An Outcome is the record of the end of a run, of a failed attempt that was retried, or of a tick that did not run. If several replicas write such a record,
+// only the replica whose record reached Redis first publishes it, once. Output is nil.
 type Outcome struct{ journal.Record }
 
 // A ProblemBegan is the start of a problem of this replica. Code is the code of the warning in status.
@@ -35,11 +35,11 @@ func (Outcome) isEvent()      {}
 func (ProblemBegan) isEvent() {}
 func (ProblemEnded) isEvent() {}
 
-// MostWaiting is the maximum number of events that wait for a subscriber. After an outage of Redis, the records of many runs may be written at once.
+// MostWaiting is the maximum number of queued events per subscriber. It is large because many runs may be recorded at once after an outage of Redis.
 const MostWaiting = 20_000
 
-// A Bus passes events to its subscribers. Publishing never waits: each subscriber has its own queue, so a slow one neither delays the publisher nor affects the
-// others. If its queue is full, further events are dropped for this subscriber.
+// A Bus passes events to its subscribers. Publishing never waits: each subscriber has its own queue, so a slow subscriber delays neither the publisher nor the
+// others. If a queue is full, further events are dropped for its subscriber.
 type Bus struct {
 	log         hclog.Logger
 	subscribers []*subscriber
@@ -48,8 +48,8 @@ type Bus struct {
 // NewBus returns a Bus without subscribers.
 func NewBus(log hclog.Logger) *Bus { return &Bus{log: log} }
 
-// Subscribe adds a subscriber. handle is called with one event at a time, in the order in which they were published. At the end it is still called with all
-// queued events, and Run waits for it. So a handle that calls outside needs a limit of its own. Subscribe before the first [Bus.Publish] and before [Bus.Run].
+// Subscribe adds a subscriber. Call it before [Bus.Publish] and [Bus.Run]. handle is called with one event at a time, in the order of publication. When the
+// context of Run ends, Run waits until handle has handled all queued events. So a handle that calls other systems needs a time limit.
 func (b *Bus) Subscribe(handle func(Event)) {
 	b.subscribers = append(b.subscribers, &subscriber{handle: handle, wake: make(chan struct{}, 1)})
 }

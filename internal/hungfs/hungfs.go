@@ -107,7 +107,6 @@ func (f *FS) sendOrder(what string) error {
 	return nil
 }
 
-// mustOrder sends an order. It ends the test if the order fails.
 func (f *FS) mustOrder(what string) {
 	f.t.Helper()
 	if err := f.sendOrder(what); err != nil {

@@ -16,13 +16,13 @@ import (
 
 // The limits of the audit log. They keep one user from pushing the acts of others out of it.
 const (
-	// The newest MaxActs acts are kept for KeepActs, all older ones for KeepMore.
+	// Redis keeps the newest MaxActs acts for KeepActs, and all other acts for KeepMore.
 	MaxActs  = 1000
 	KeepActs = 90 * 24 * time.Hour
 	KeepMore = 7 * 24 * time.Hour
-	// hardMaxActs is the maximum length of the log. Only several users at their daily limits can reach it.
+	// hardMaxActs is the maximum length of the log. Beyond it, the oldest acts are removed, even if they are younger than KeepMore.
 	hardMaxActs = 20_000
-	// ActsAMinute and ActsADay are the limits of acts per user. A cancel or a pause is never refused: see [auditLog.countStop].
+	// ActsAMinute and ActsADay are the limits of acts per user. Cancels and pauses are counted separately and never refused: see [auditLog.countStop].
 	ActsAMinute, ActsADay = 120, 2000
 	// maxActJobs is the maximum number of jobs that an act names.
 	maxActJobs = 20
@@ -74,9 +74,9 @@ func (a *Act) findFault() string {
 	return ""
 }
 
-// Audit writes an act to the log. Call it before the act is carried out. It returns the act with its id, time and number of jobs. If lasting is positive, Until
-// is the time of Redis plus lasting. After an error the act must not be carried out, although its entry may be in the log. [ErrTooManyActs] means that the user
-// has reached a limit.
+// Audit writes an act to the log, and returns the act with its id, time and number of jobs. Call Audit before the act is carried out. If lasting is positive,
+// Until is set to the time of Redis plus lasting. After an error the act must not be carried out, although its entry may be in the log. [ErrTooManyActs] means
+// that the user has reached a limit.
 func (l auditLog) Audit(ctx context.Context, a Act, lasting time.Duration) (Act, error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -109,8 +109,8 @@ func (l auditLog) Audit(ctx context.Context, a Act, lasting time.Duration) (Act,
 	return a, wrapIf("write the audit log", l.addEntry(ctx, string(text), now))
 }
 
-// countStop counts a cancel or a pause. It never refuses one, because the user may need it in an emergency. After ActsADay cancels and pauses of one user, the
-// entry of each further one replaces the user's previous entry. Otherwise, one user could push the entries of others out of the log.
+// countStop counts a cancel or a pause. It never refuses one, because the user may need it in an emergency. If a user cancels and pauses more than ActsADay
+// times a day, the log keeps only the newest of the further acts. Otherwise, one user could push the entries of others out of the log.
 func (l auditLog) countStop(ctx context.Context, user, text string, now time.Time) error {
 	day, newest := l.key("acts:"+now.UTC().Format(time.DateOnly)), "newest stop of "+user
 	var stops *redis.IntCmd
@@ -169,9 +169,9 @@ func (l auditLog) countAct(ctx context.Context, user string, now time.Time) erro
 // instead of their time.
 func actScore(t time.Time) float64 { return float64(t.UnixMicro()) / 1000 }
 
-// addEntry adds an entry. It returns an error if Redis removed the entry at once. If the clock of Redis was set back, existing entries can have later times
-// than the new one. addEntry gives them earlier scores. Otherwise, a full log would drop the new entry as the oldest. Entries up to a millisecond later come from other
-// writers, and stay.
+// addEntry adds an entry, or returns an error if Redis removed the entry at once because the log is full. If the clock of Redis was set back, older entries can
+// have later times than the new entry, and a full log would drop the new entry as the oldest. addEntry therefore gives later entries an earlier score. Entries
+// that are at most a millisecond later keep their scores, because they come from concurrent writers.
 func (l auditLog) addEntry(ctx context.Context, text string, now time.Time) error {
 	key, at := l.key("audit"), actScore(now)
 	var later *redis.StringSliceCmd
@@ -206,7 +206,7 @@ func (l auditLog) addEntry(ctx context.Context, text string, now time.Time) erro
 	return allErrors(ctx, cmds, err)
 }
 
-// Unchanged marks an act as one that changed nothing. Such acts of one user and kind share one entry, which has their number and the time of the newest one.
+// Unchanged marks an act as one that changed nothing. Such acts of one user and kind share one entry, with their number and the time of the newest act.
 func (l auditLog) Unchanged(ctx context.Context, a Act) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()

@@ -21,10 +21,10 @@ type Canary struct {
 	alive   map[string]written // by key
 }
 
-// written is the state of a key after the last write that Redis answered.
+// written describes the last write of a key that Redis answered.
 type written struct {
 	until time.Time // the key can't expire before this time, by this machine's clock
-	sure  bool      // false after a write that Redis did not answer, because that write may have recreated a lost key
+	sure  bool      // false if Redis did not answer a later write, which may have recreated a lost key
 }
 
 // Canary returns a Canary for the replica with this id.
@@ -32,9 +32,9 @@ func (n *namespace) Canary(replica string) *Canary {
 	return &Canary{namespace: n, replica: replica, alive: map[string]written{}}
 }
 
-// Look writes a key to each master, with the time to live ttl. It returns whether the keys of earlier calls still existed. If a master does not answer, Look
-// returns an error. If the next call then finds the key of that master, the result is CanaryUnsure. It is also CanaryUnsure if a missing key may have expired,
-// which is possible from ttl minus one time-out after it was written.
+// Look writes a key to each master, with the time to live ttl, and returns whether the keys of earlier calls still existed. It returns an error if a master
+// does not answer. If the next call finds the key of that master, it returns CanaryUnsure, because the unanswered write may have recreated a lost key. Look
+// also returns CanaryUnsure if a missing key may have expired, which is possible if its last write was longer ago than ttl minus the time-out.
 func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState, err error) {
 	cluster, ok := c.redis.(*redis.ClusterClient)
 	if !ok {
@@ -60,14 +60,14 @@ func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState
 		failed := errors.Join(before[i].Err(), set[i].Err())
 		found = max(found, c.updateState(key, before[i].Val() > 0, failed, now, until))
 		if failed == nil && !slices.Contains(chosen, key) {
-			delete(c.alive, key) // another key now stands for its master, or its node is no longer a master
+			delete(c.alive, key) // the master has another key now, or the node is no longer a master
 		}
 		failures.Add(failed)
 	}
 	return found, wrapIf("look at each master", failures.Err())
 }
 
-// updateState records the result of writing one key, and returns whether the master has lost the key since the previous write. found is set if the key existed
+// updateState records the result of writing one key, and returns whether the master has lost the key since the previous write. found is true if the key existed
 // before this write. until is the time before which the new key can't expire.
 func (c *Canary) updateState(key string, found bool, failed error, now, until time.Time) CanaryState {
 	before, known := c.alive[key]
@@ -93,8 +93,8 @@ type CanaryState int
 // The states.
 const (
 	CanaryIntact CanaryState = iota
-	// CanaryUnsure means that a master may have lost its data. Its key is missing but may have expired, or the key may have been recreated by a write that Redis
-	// did not answer.
+	// CanaryUnsure means that a master may have lost its data: its key is missing but may have expired, or a write that Redis did not answer may have recreated
+	// the key.
 	CanaryUnsure
 	CanaryMissing // a master has lost its data
 )
@@ -117,7 +117,7 @@ func (c *Canary) chooseKeys(ctx context.Context, cluster *redis.ClusterClient) (
 	return keys, nil
 }
 
-// writeKeys writes the keys. before has the reply to an EXISTS before each write, and set the reply to the write. Both contain their errors.
+// writeKeys writes the keys. For each key, before has the reply to an EXISTS before the write, and set has the reply to the write. Errors are in the replies.
 func (c *Canary) writeKeys(ctx context.Context, keys []string, ttl time.Duration) (before []*redis.IntCmd, set []*redis.StatusCmd) {
 	_, _ = c.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, key := range keys {

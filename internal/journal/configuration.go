@@ -23,9 +23,9 @@ type Setting struct {
 
 // A Configuration is the part of a replica's configuration that is published for readers. It has no secrets.
 type Configuration struct {
-	// Common lists all settings in their order, each with the value for a job that does not set it.
+	// Common lists all settings in the order of the reference, each with the value for a job that does not set it.
 	Common []Setting
-	// Jobs maps the name of each job to its part.
+	// Jobs maps the name of each job to its configuration.
 	Jobs map[string]JobConfig
 }
 
@@ -55,7 +55,7 @@ type header struct {
 const (
 	// headerField is the field of the header in the hash of a configuration. All other fields are names of jobs. No job can have the name "*".
 	headerField = "*"
-	// settingsBytes is the number of bytes of settings per round trip. mostSettingsBytes is the limit per configuration. Jobs beyond it are left out.
+	// settingsBytes is the number of bytes of settings per round trip. mostSettingsBytes is the limit per configuration. Further jobs are left out.
 	settingsBytes, mostSettingsBytes = 256 << 10, 4 << 20
 	// mostSettings, longestKey and longestSetting are the limits of a job's settings.
 	mostSettings, longestKey, longestSetting = 200, 64, 4096
@@ -122,12 +122,12 @@ func (g registry) writeDigests(ctx context.Context, key string, c Configuration,
 	return errorOf(ctx, g.redis.Set(ctx, key, text, ttl))
 }
 
-// writerMargin is added to the time-out of a call. The sum is the time to live of the key with which writeSettings keeps other writers away.
+// writerMargin is the minimum time by which the mark of writeSettings outlives the time-out of the call.
 const writerMargin = time.Second
 
-// writeSettings rewrites the settings of all jobs, unless another replica is doing so. A key in Redis, the mark, shows that a replica is writing. Without it, a
-// second replica could find the hash incomplete, delete it, and start over. If the writer dies, the mark expires, but not before the writer's last write must
-// have arrived.
+// writeSettings rewrites the settings of all jobs, unless another replica is writing them. A key in Redis, the mark, shows that a replica is writing. Without
+// the mark, a second replica could find the hash incomplete, delete it, and start over. If the writer dies, the mark expires, but only after the time-out of
+// the writer's call, so no write of the old writer can follow.
 func (g registry) writeSettings(ctx context.Context, key string, of func() Configuration, ttl time.Duration) error {
 	mark := key + ":writer"
 	mine := g.redis.SetNX(ctx, mark, "", g.timeout+writerMargin)

@@ -14,13 +14,12 @@ import (
 )
 
 const (
-	// keepIncidents is the time for which an incident is listed. mostIncidents is the maximum number of listed incidents, the newest ones.
+	// keepIncidents is the time for which an incident is listed. Only the newest incidents are listed, at most mostIncidents.
 	keepIncidents = 7 * 24 * time.Hour
 	mostIncidents = 100
 	// mostReports is the maximum number of reports per kind, so that many reports of outages do not displace a report of lost data.
 	mostReports = 300
-	// Incidents also returns an incident that ends up to justNow after its argument now, because a replica may record an incident after the caller has read the
-	// clock.
+	// Incidents accepts an incident that ends up to justNow in the future, because a replica may record an incident after the caller has read the clock.
 	justNow = 2 * time.Second
 )
 
@@ -40,8 +39,8 @@ type Incident struct {
 	Replica string `json:"replica"`
 }
 
-// NoteIncident adds a replica's report to the list. Each replica reports the interval that it observed, which may be longer than the interval of another
-// replica. Incidents merges the reports. A second call with the same report changes nothing.
+// NoteIncident adds a replica's report to the list. Replicas may observe different intervals of one incident, and Incidents merges their reports. A second call
+// with the same report changes nothing.
 func (l incidentList) NoteIncident(ctx context.Context, in Incident) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -75,7 +74,7 @@ func (l incidentList) NoteIncident(ctx context.Context, in Incident) error {
 func endIn(field string) int64 {
 	_, end, _ := strings.Cut(field, " ")
 	end, _, _ = strings.Cut(end, " ")
-	n, _ := strconv.ParseInt(end, 10, 64) // 0 for a field that no replica wrote, which therefore counts as the oldest
+	n, _ := strconv.ParseInt(end, 10, 64) // n is 0 for a field that no replica wrote, so this field counts as the oldest
 	return n
 }
 

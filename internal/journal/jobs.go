@@ -24,8 +24,8 @@ type JobInfo struct {
 	Timezone string   `json:"timezone"`
 	// After names the parents of the job. A job with parents has no schedule.
 	After []string `json:"after,omitempty"`
-	// Except and ExceptDates exclude ticks, StartsAt and ExpiresAt limit them. Older replicas omit these fields. ExceptDates leaves out days older than the
-	// history, and all but the last 400 past days.
+	// Except and ExceptDates exclude ticks. StartsAt and ExpiresAt are the bounds of the ticks. Older replicas omit these fields. Of the past days, ExceptDates
+	// has at most the last 400, and none older than the history.
 	Except      []string  `json:"except,omitempty"`
 	ExceptDates []string  `json:"except_dates,omitempty"`
 	StartsAt    time.Time `json:"starts_at,omitzero"`
@@ -114,9 +114,9 @@ func (d descriptions) Jobs(ctx context.Context) ([]JobInfo, error) {
 	return jobs, damaged.Err()
 }
 
-// ForgetJobs removes the descriptions of jobs that no replica has described since the time before, and entries that no replica wrote. It returns their names.
-// The leader calls it. If a replica describes a job at the same time, ForgetJobs removes nothing. The history of the removed jobs is kept until it expires.
-// GoneJobs returns the names of the removed jobs.
+// ForgetJobs removes the descriptions that no replica has written since the time before, and entries that no replica wrote. It returns the names of the removed
+// entries. The leader calls it. If a replica describes a job at the same time, ForgetJobs removes nothing. GoneJobs lists the removed jobs. Their history is
+// kept until it expires.
 func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]string, error) {
 	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()
@@ -130,7 +130,7 @@ func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]strin
 		if gone, lastSeen = notSeenSince(all, before); len(gone) == 0 {
 			return nil
 		}
-		if len(lastSeen) > 0 { // added before the job is removed below, so that no name is lost; if a replica describes the job in between, GoneJobs drops the name
+		if len(lastSeen) > 0 { // before the removal below, so that no name gets lost; if a replica describes the job again, GoneJobs drops the name
 			if err := d.redis.ZAdd(ctx, d.key("gone"), lastSeen...).Err(); err != nil {
 				return err
 			}
@@ -149,8 +149,8 @@ func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]strin
 	return gone, nil
 }
 
-// notSeenSince returns, in order, the names of the entries that are older than t or that no replica wrote. For each entry that a replica wrote, lastSeen has
-// the time of its last description.
+// notSeenSince returns the sorted names of the entries that are older than t or that no replica wrote. lastSeen has the time of the last description of each
+// returned job, without the entries that no replica wrote.
 func notSeenSince(all map[string]string, t time.Time) (names []string, lastSeen []redis.Z) {
 	for name, text := range all {
 		var info JobInfo
@@ -167,8 +167,8 @@ func notSeenSince(all map[string]string, t time.Time) (names []string, lastSeen 
 	return names, lastSeen
 }
 
-// GoneJobs returns the jobs that ForgetJobs has removed, with the time of their last description. They stay listed until DropGone, because Redis may still have
-// data of them. GoneJobs leaves out jobs that a replica has described since.
+// GoneJobs returns the jobs that ForgetJobs has removed, with the time of their last description. A job stays listed until DropGone, because Redis may still
+// have orphaned runs and a lock of the job. GoneJobs leaves out jobs that a replica has described since.
 func (d descriptions) GoneJobs(ctx context.Context) (map[string]time.Time, error) {
 	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()
@@ -195,7 +195,8 @@ func (d descriptions) GoneJobs(ctx context.Context) (map[string]time.Time, error
 	return gone, d.DropGone(ctx, back...)
 }
 
-// DropGone removes jobs from the list of GoneJobs. Call it for jobs that have no more data in Redis that could matter.
+// DropGone removes jobs from the list of GoneJobs. The leader calls it when it has removed the locks of these jobs. On a quorum, which never removes locks, the
+// leader calls it at the time at which it would have removed them.
 func (d descriptions) DropGone(ctx context.Context, jobs ...string) error {
 	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()

@@ -18,7 +18,7 @@
 // All keys begin with cronclave:NAMESPACE:. The keys of a job continue with its hash tag, so that one MULTI can write all keys of a job, even in a Redis
 // Cluster:
 //
-//	{JOB}:runs     sorted set: RunID by the time of its end; runs in progress above all ended ones
+//	{JOB}:runs     sorted set: RunID by the time of its end; runs in progress have greater scores than all ended runs
 //	{JOB}:records  hash: weight and RunID -> the record as JSON, without its output
 //	{JOB}:streak   sorted set: RunIDs of the failures since the last success, by their end, and a member for that success
 //	{JOB}:output   sorted set of blocks of output, ordered by their bytes: end, RunID, number, data
@@ -54,7 +54,7 @@
 // write lists the records beyond this limit or older than Config.MaxAge. The next write of the same Journal to that job removes them, so the removal needs no
 // round trip of its own. In Redis a job therefore has at most
 //
-//	Runs + W records, W being the number of replicas that write it
+//	Runs + W records, W being the number of replicas that write records of the job
 //
 // (a batch with n new records of one job counts as n writers). Reading never returns more than Runs records, or a record older than MaxAge. Output is stored
 // in blocks of Config.MaxBytes/(8 x Runs) bytes, at least 256, and trimmed to MaxBytes with each write. The oldest blocks are removed first, so a part of the
@@ -170,8 +170,7 @@ func validateConfig(cfg Config) error {
 	return nil
 }
 
-// obeysContexts reports whether a client's calls end with their context, by the options of the client. It returns true for a type of client that it does not
-// know.
+// obeysContexts reports whether the options of a client make its calls end with their context. It returns true for an unknown type of client.
 func obeysContexts(client redis.UniversalClient) bool {
 	switch c := client.(type) {
 	case *redis.Client:

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// LiveChunks is the number of chunks that Redis keeps per run, the newest ones.
+	// LiveChunks is the number of newest chunks that Redis keeps per run.
 	LiveChunks = 64
 	// keepLive is the time for which Redis keeps the chunks of a run after the last one.
 	keepLive = time.Minute
@@ -26,8 +26,8 @@ const (
 
 type liveOutput struct{ *namespace }
 
-// A Chunk is a part of the output of an attempt, published for followers. Chunks may overlap: output is published again if its chunk may be lost, or if a
-// follower came later.
+// A Chunk is a part of the output of an attempt, published for followers. Chunks may overlap, because a replica publishes output again if Redis may have lost
+// it, and for followers that come later.
 type Chunk struct {
 	Attempt int `json:"try,omitempty"`
 	// Offset is the number of bytes that the attempt printed before the chunk.
@@ -58,7 +58,7 @@ type Line struct {
 // Size returns the number of bytes of the line, with its newline.
 func (l Line) Size() int64 { return int64(len(l.Text) + 1) }
 
-// Follow asks the replicas to publish the output of a job's runs for keepFollower. Call it again while a user watches.
+// Follow asks the replicas to publish the output of a job's runs for keepFollower. Repeat the call within this time as long as a user watches.
 func (l liveOutput) Follow(ctx context.Context, job string) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
@@ -104,8 +104,8 @@ func (l liveOutput) Followed(ctx context.Context, jobs []string) ([]string, erro
 
 func (l liveOutput) liveKey(job, run string) string { return l.jobKey(job, "live:"+run) }
 
-// Publish adds a chunk to the output of a run. first reports whether Redis had no earlier chunk of the run: this is the first one, or the earlier ones were
-// lost or have expired. Redis keeps the newest LiveChunks chunks for keepLive.
+// Publish adds a chunk to the output of a run. first is true if Redis had no earlier chunk of the run: either this chunk is the first, or Redis has lost the
+// earlier chunks, or they have expired. Redis keeps the newest LiveChunks chunks for keepLive.
 func (l liveOutput) Publish(ctx context.Context, job, run string, c Chunk) (first bool, err error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()

@@ -32,8 +32,8 @@ func (n *namespace) jobKey(job, name string) string { return n.prefix + "{" + jo
 
 func formatNumber(n int64) string { return strconv.FormatInt(n, 10) }
 
-// pipelineEach sends one command per item, at most atOnce per round trip. For each item and its reply it calls the function take, in the order of the items.
-// damaged lists the damaged values and the errors of take. All other values are valid.
+// pipelineEach sends one command per item, which the function ask queues, at most atOnce per round trip. It then calls the function take with each item and its
+// reply, in the order of the items. damaged lists the damaged values and the errors of take. All other values are valid.
 func pipelineEach[T any, C redis.Cmder](ctx context.Context, n *namespace, items []T, atOnce int, ask func(redis.Pipeliner, T) C, take func(T, C) error) (damaged, failed error) {
 	var corrupt multierr.List
 	for part := range slices.Chunk(items, atOnce) {
@@ -62,12 +62,12 @@ var (
 	ErrNewerFormat = errors.New("the data in Redis has a newer format")
 	// ErrCorrupt means that a value in Redis is not what a replica writes.
 	ErrCorrupt = errors.New("foreign or damaged data")
-	// ErrInvalid means that a record, a replica or a job of the caller can't be written.
+	// ErrInvalid means that an argument, such as a record or a configuration, is invalid.
 	ErrInvalid = errors.New("invalid")
 )
 
-// sortErrors sorts the errors of a pipeline that returned err. damaged has an error for each value that no replica wrote, which names the key and wraps
-// ErrCorrupt. The replies to the other commands are valid. failed has all other errors. A missing value is not an error.
+// sortErrors sorts the errors of a pipeline that returned err. damaged has one error for each value of a type that no replica writes. These errors name the key
+// and wrap ErrCorrupt. The replies to the other commands are valid. failed has all other errors. A missing value is not an error.
 func sortErrors(ctx context.Context, cmds []redis.Cmder, err error) (damaged, failed error) {
 	if err == nil {
 		return nil, nil
@@ -151,12 +151,11 @@ func Unanswered(err error) bool {
 		slices.ContainsFunc([]string{"LOADING", "CLUSTERDOWN", "MASTERDOWN"}, func(code string) bool { return strings.HasPrefix(reply.Error(), code+" ") }))
 }
 
-// Format is the number of the data layout in Redis that this version writes. It can't read a higher one.
-//
-// In format 2 the local time identifies a tick of a fixed-time job. Replicas of format 1 would run such ticks again.
+// Format is the number of the data layout in Redis. This version writes Format, and refuses to read data with a greater number. Format 1, which identified
+// every tick by its instant, was never released.
 const Format = 2
 
-// ClaimFormat records this version's format in the namespace, unless a higher one is recorded. Its errors are the errors of CheckFormat. Call it before the
+// ClaimFormat records this version's format in the namespace, unless a higher one is recorded. It returns the same errors as CheckFormat. Call it before the
 // first write to the namespace.
 func (n *namespace) ClaimFormat(ctx context.Context) error {
 	return n.readFormat(ctx, true)
@@ -217,10 +216,11 @@ func isSound(t time.Time) bool {
 	return t.IsZero() || year >= 1 && year <= 9999
 }
 
-// described is a value that Redis stores as JSON. findFault describes what no replica would have written in it, or returns "".
+// described is a value that Redis stores as JSON. findFault returns a text about the first part of the value that no replica would have written, or "".
 type described interface{ findFault() string }
 
-// decodeAll decodes the JSON of list entries. It leaves out damaged entries. damaged has an error for each of them, whose text begins with doing.
+// decodeAll decodes the JSON of list entries, and leaves out damaged entries. damaged has an error for each damaged entry. The text of these errors begins with
+// doing.
 func decodeAll[T any, P interface {
 	*T
 	described
@@ -241,7 +241,7 @@ func decodeAll[T any, P interface {
 	return entries, errs.Err()
 }
 
-// decodeEntry decodes text into v. name points to the field of v that has the name of the entry. A name other than want is damage.
+// decodeEntry decodes text, which is stored under the name want, into v. name points to the field of v that repeats the name. A different name there is damage.
 func decodeEntry(text string, v described, name *string, want string) error {
 	if err := json.Unmarshal([]byte(text), v); err != nil {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)

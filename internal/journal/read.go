@@ -13,8 +13,8 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// Runs returns the n newest records of a job, or of all jobs if job is "". If output is set, it also reads their output. Runs in progress come first, by their
-// start. The others follow by their end, from new to old. If n is 0 or less, Runs returns all records.
+// Runs returns the n newest records of a job, or of all jobs if job is "". If output is set, it also reads their output. Runs in progress come before ended
+// runs. Both are sorted from new to old, the former by their start, the latter by their end. If n is 0 or less, Runs returns all records.
 //
 // Values that no replica wrote are left out, with an error that wraps ErrCorrupt. The records that are returned are valid.
 func (h *history) Runs(ctx context.Context, job string, n int, output bool) ([]Record, error) {
@@ -137,7 +137,7 @@ func (h *history) newestEntries(ctx context.Context, jobs []string, n int) (all 
 	return all, corrupt.Err(), nil
 }
 
-// readIndex reads the n newest entries per job, without those that are too old by the clock of Redis.
+// readIndex reads the n newest entries per job. It leaves out entries that are older than maxAge by the clock of Redis.
 func (h *history) readIndex(ctx context.Context, jobs []string, n int) (found []entry, damaged, err error) {
 	if n <= 0 || n > h.runs {
 		n = h.runs
@@ -169,8 +169,7 @@ func (h *history) readIndex(ctx context.Context, jobs []string, n int) (found []
 	return found, corrupt.Err(), nil
 }
 
-// readRecords reads the heaviest record of each entry, in the order of the entries. It skips an entry without a record, which was removed after the index was
-// read.
+// readRecords reads the heaviest record of each entry, in the order of the entries. It skips an entry whose record was removed.
 func (h *history) readRecords(ctx context.Context, entries []entry) (records []Record, damaged, err error) {
 	damaged, err = pipelineEach(ctx, h.namespace, entries, maxBatch, func(p redis.Pipeliner, e entry) *redis.SliceCmd {
 		return p.HMGet(ctx, h.jobKey(e.job, "records"), fieldName(weightEnd, e.id), fieldName(weightAbandoned, e.id), fieldName(weightRunning, e.id))
@@ -238,7 +237,7 @@ func (h *history) addOutput(ctx context.Context, records []Record) (damaged, err
 	})
 }
 
-// MaxFailures is the maximum size of the index of failures, over all jobs. The oldest are dropped first.
+// MaxFailures is the maximum number of failures of all jobs in the index of failures. The oldest failures are dropped first.
 const MaxFailures = 10_000
 
 // queueFailures adds the failures of a batch to the index of failures, which FailuresBetween reads. The records themselves are stored with their jobs.
@@ -270,8 +269,8 @@ type FailuresRequest struct {
 // FailuresFound are the failures of a window.
 type FailuresFound struct {
 	Records []Record // from new to old
-	// More is the number of older failures in the window that are not in Records. Removed is the number of failures that were looked up but have no record in the
-	// history any more.
+	// More is the number of older failures in the window that are not in Records. Removed is the number of failures that were looked up but have no record in
+	// the history any more.
 	More, Removed int
 	// Since is the end of the oldest failure in the index, if older ones may have been dropped; otherwise zero.
 	Since time.Time
@@ -281,8 +280,8 @@ type FailuresFound struct {
 // index no longer have a record.
 const mostParts = 4
 
-// FailuresBetween returns the failures of a window. It reads the index of failures, so the number of other runs does not matter. It returns errors like Runs.
-// Even with an error, the failures that it returns are valid.
+// FailuresBetween returns the failures of a window. It reads only the index of failures and their records, so its cost does not grow with the number of other
+// runs. It returns errors like Runs. Even with an error, the failures that it returns are valid.
 func (h *history) FailuresBetween(ctx context.Context, req FailuresRequest) (found FailuresFound, err error) {
 	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
@@ -298,7 +297,7 @@ func (h *history) FailuresBetween(ctx context.Context, req FailuresRequest) (fou
 		damaged = multierr.Join(damaged, more)
 		found.Removed += len(part) - len(records)
 		for _, r := range records {
-			if r.Failed() { // false if an abandoned run was reported again by its holder, with another outcome
+			if r.Failed() { // false if the holder of an abandoned run has reported later that the run did not fail
 				found.Records = append(found.Records, r)
 			}
 		}

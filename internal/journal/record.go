@@ -10,7 +10,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
-// The vocabulary of package run.
+// Types of package run, for users of the journal.
 type (
 	Record  = run.Record // its RunID has 1 to MaxRunID visible ASCII characters without "|"
 	Outcome = run.Outcome
@@ -66,8 +66,8 @@ func momentOf(r *Record) time.Time {
 	return r.Tick
 }
 
-// runningScore is added to the score of a run in progress, so that it is above all ended runs. It exceeds the microseconds of any time before the year 2112.
-// The sum is still exact as a floating-point number.
+// runningScore is added to the score of a run in progress, so that it is above the scores of all ended runs. It exceeds the microseconds from 1970 to any time
+// before the year 2112. The sum of the two is still exact as a floating-point number.
 const runningScore = 1 << 52
 
 func scoreOf(r *Record) float64 {
@@ -88,7 +88,7 @@ func scoreMoment(score float64) time.Time {
 
 func isScore(score float64) bool { return score >= 0 && score < 2*runningScore }
 
-// faultOfRecord describes what no replica would have written in a record, or returns "".
+// faultOfRecord returns a text about the first field of a record that no replica would have written, or "".
 func faultOfRecord(r *Record) string {
 	switch {
 	case !isSound(r.Tick) || !isSound(r.Started) || !isSound(r.Finished):
@@ -196,7 +196,7 @@ type LeaseMargin struct {
 	LeaseMS int64  `json:"lease_ms"`
 }
 
-// The values of LeaseMargin.Of. The name of the job or pool follows the first two.
+// The values of LeaseMargin.Of. The name of the job or pool follows MarginOfJob and MarginOfPool.
 const (
 	MarginOfJob        = "job "
 	MarginOfPool       = "pool "
@@ -230,10 +230,10 @@ func (m *LeaseMargin) isSound() bool {
 }
 
 const (
-	// blocksPerRun is the number of blocks per record that the history keeps. With several, a partly filled block wastes little of MaxBytes, and many small
-	// outputs do not displace each other.
+	// blocksPerRun is the number of blocks per record for which the history has space. With several blocks, a partly filled block wastes little of MaxBytes,
+	// and many small outputs do not displace each other.
 	blocksPerRun = 8
-	minBlock     = 256 // in bytes; a block needs 200 bytes besides its data, so that smaller blocks would waste memory
+	minBlock     = 256 // in bytes; smaller blocks would waste memory, because each block needs 200 bytes besides its data
 )
 
 // blocks describes the space for a job's output: the size of a block in bytes, and the number of blocks.
@@ -264,8 +264,8 @@ func (b blocks) splitOutput(prefix, output string) []string {
 	return members
 }
 
-// joinBlocks returns the output in blocks that were found under prefix, in order; nil if there are none. If the first blocks were trimmed, the result is still
-// the end of the output.
+// joinBlocks returns the output in the blocks that were found under prefix, in order; nil if there are none. If the first blocks were trimmed, the result is
+// only the end of the output.
 func joinBlocks(prefix string, members []string) *string {
 	if len(members) == 0 {
 		return nil

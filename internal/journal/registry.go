@@ -29,8 +29,8 @@ type Replica struct {
 	ID string `json:"id"`
 	// Name is for display only. Two replicas may have the same name.
 	Name string `json:"name"`
-	// Process identifies the replica's process on its machine. Another replica on that machine uses it to check whether the process lives. It is "" if that is not
-	// possible.
+	// Process identifies the replica's process on its machine, so that another replica on the same machine can check whether the process lives. It is "" if the
+	// process can't be identified.
 	Process string `json:"process,omitempty"`
 	Version string `json:"version"`
 	// Started is the start of the process. Seen is the time of this registration. Both are by an estimate of the clock of Redis.
@@ -46,8 +46,8 @@ type Replica struct {
 	Refused string `json:"refused,omitempty"`
 	// Heartbeat is the error of the heartbeat that the replica sends as the leader; "" if there is none.
 	Heartbeat string `json:"heartbeat,omitempty"`
-	// RedisAccess is the reason why new connections of the replica to Redis fail or soon will, such as an unreadable file or an expiring certificate; "" if there
-	// is none.
+	// RedisAccess is the reason why new connections of the replica to Redis fail or soon will, such as an unreadable file or an expiring certificate. It is ""
+	// if there is none.
 	RedisAccess string `json:"redis_access,omitempty"`
 	// Unable is the reason why the machine can't start programs, so that the replica claims nothing; "" if it can.
 	Unable string `json:"unable,omitempty"`
@@ -91,17 +91,17 @@ func (i *Interval) isSound() bool { return i == nil || isSound(i.From) && isSoun
 
 // A Registration is the state that Register found in Redis.
 type Registration struct {
-	// Known is set if the replica's previous registration was still there. If not, it had expired, another replica had removed it, or Redis had lost it.
+	// Known is set if the replica's previous registration still existed. Otherwise, it had expired, another replica had removed it, or Redis had lost it.
 	Known bool
 	// Epoch is the epoch of the namespace's data, a random value that never expires. The first registration sets it. If it differs from the epoch at the last
-	// registration, Redis has lost its data. In a Redis Cluster the epoch may be on another master. If that master does not answer, Epoch is "" and EpochError is
-	// set.
+	// registration, Redis has lost its data. In a Redis Cluster the epoch may be on another master than the registration. If that master does not answer, Epoch
+	// is "" and EpochError is set.
 	Epoch      string
 	EpochError error
 }
 
 // Register records that a replica is alive, for ttl by the clock of Redis. Call it again with current facts well before ttl has passed. It restores the epoch
-// and the format of the data if Redis has lost them. In a Redis Cluster these keys may be on other masters, which may be down.
+// and the format of the data if Redis has lost them. If this fails, for example because their master in a Redis Cluster is down, Register only sets EpochError.
 func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (found Registration, err error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -146,8 +146,8 @@ func (r Replica) encodeEntry(ttl time.Duration) ([]byte, error) {
 }
 
 // restoreEpoch sets the epoch and the format if they are missing, and returns the epoch. If the value of the key is damaged, restoreEpoch deletes the key and
-// returns an error, and the next registration sets a new epoch. If restoreEpoch itself set it, another replica that has found the same damage could delete the
-// new epoch.
+// returns an error, and the next registration sets a new epoch. An epoch that was set at once could be deleted by another replica that has found the same
+// damage.
 func (g registry) restoreEpoch(ctx context.Context) (string, error) {
 	var epoch *redis.StringCmd
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -240,8 +240,8 @@ type LostReplica struct {
 	Seen time.Time // time of the last registration, by the replica's estimate of the clock of Redis
 }
 
-// LostReplicas returns the replicas that have disappeared and were not claimed with ClaimLost. They are listed for at least ten minutes. The list is valid even
-// if the error wraps ErrCorrupt.
+// LostReplicas returns the replicas that have disappeared and were not claimed with ClaimLost. They stay listed for at least ten minutes. Even if the error
+// wraps ErrCorrupt, the list is valid.
 func (g registry) LostReplicas(ctx context.Context) ([]LostReplica, error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
@@ -275,13 +275,12 @@ func (g registry) removePredecessors(ctx context.Context, name string) {
 	_ = g.ForgetLost(ctx, name, ids...)
 }
 
-// RememberLost is the time for which a lost replica is listed. mostLost is the maximum number of listed ones.
+// RememberLost is the time for which [registry.RecentlyLost] lists a lost replica. mostLost is the maximum number of replicas in this list.
 const RememberLost, mostLost = 24 * time.Hour, 100
 
-// ClaimLost removes a lost replica from the list of [registry.LostReplicas]. claimed reports whether this call removed it, so that only one of several callers
-// reports the loss. ClaimLost also adds the name to the list of [registry.RecentlyLost], unless a replica of that name is registered. The name stays there
-// until a replica of that name registers. ClaimLost adds the name even after a failed removal, because Redis may have executed it. claimed is valid even if
-// ClaimLost could not add the name.
+// ClaimLost removes a lost replica from the list of [registry.LostReplicas]. If several callers claim the same replica, claimed is true for one of them, which
+// reports the loss. ClaimLost then adds the name of the replica to the list of [registry.RecentlyLost], unless a replica with this name is registered. It also
+// adds the name if the removal failed, because Redis may have executed the removal. claimed is valid even if the name could not be added.
 func (g registry) ClaimLost(ctx context.Context, lost LostReplica) (claimed bool, err error) {
 	claimed, err = g.takeLost(ctx, lost.ID)
 	if !claimed && err == nil {
@@ -340,11 +339,11 @@ func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
 	return lost, nil
 }
 
-// ForgetLost removes a lost replica from the lists of [registry.RecentlyLost] and [registry.LostReplicas]. The first list has its name, the second its ids.
+// ForgetLost removes the name of a lost replica from the list of [registry.RecentlyLost], and its ids from the list of [registry.LostReplicas].
 func (g registry) ForgetLost(ctx context.Context, name string, ids ...string) error {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
-	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error { // the keys may be on different nodes of a Redis Cluster
+	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error { // not in a MULTI, because the keys may be on different nodes of a Redis Cluster
 		for _, id := range ids { // ids are removed before the name: the leader would report a remaining id as newly lost, and list the name again
 			p.ZRem(ctx, g.key("replicas"), id)
 		}

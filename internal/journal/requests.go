@@ -45,8 +45,8 @@ type Request struct {
 type Answer struct {
 	// Request is the id of the request.
 	Request string `json:"request"`
-	// Outcome is OutcomeRunning once the run was started. If the run will never start, it is OutcomeSkipped, OutcomeMissed or OutcomeFailed, with a Reason. It is
-	// "" while a replica has taken the request but not yet started the run.
+	// Outcome is OutcomeRunning once the run has started. If the run will never start, it is OutcomeSkipped, OutcomeMissed or OutcomeFailed, with a Reason. It
+	// is "" from the time at which a replica takes the request until the run starts.
 	Outcome Outcome `json:"outcome,omitempty"`
 	Reason  Reason  `json:"reason,omitempty"`
 	// Replica is the replica that answers. RunID is the run that it started.

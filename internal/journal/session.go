@@ -17,7 +17,7 @@ const sessionSecretBytes = 32
 
 const sessionSecretName = "session-secret"
 
-// IsSecretKey reports whether the value of a key of Redis, in any namespace, is a secret.
+// IsSecretKey reports whether a key in Redis, of any namespace, has a secret as its value.
 func IsSecretKey(key string) bool {
 	return strings.HasPrefix(key, "cronclave:") && strings.HasSuffix(key, ":"+sessionSecretName)
 }

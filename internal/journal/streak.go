@@ -21,23 +21,23 @@ type Streak struct {
 	Since time.Time
 	// Count is the number of failures in a row.
 	Count int
-	// AtLeast is set if Count is a lower bound and Since may be too late. Redis has only the number of the older failures, and the times of the first and the
-	// newest of them. If a success is reported late and lies between these times, the number of failures after it is unknown.
+	// AtLeast is set if Count is a lower bound and Since may be too late. Of older failures, Redis has only their number and the times of the first and the
+	// newest. If a success is reported late and lies between these two times, the number of failures after the success is unknown.
 	AtLeast bool
 	// LastOK is the end of the newest successful run; zero if none is known.
 	LastOK time.Time
 }
 
 // The key of a streak is a sorted set, so that a MULTI can update it without reading it first. Its members are the RunIDs of failures by their end, and one
-// member for the last success. Two more members may replace the older failures. One of them has the number of these failures and the end of the first, and the
-// other one is the newest of them. The names of all members other than RunIDs begin with "|" or a space, which no RunID contains.
+// member for the last success. Two further members may replace the older failures: one has the number of these failures and the end of the first, the other has
+// the newest. The names of all members other than RunIDs begin with "|" or a space, which no RunID contains.
 const (
 	memberOK      = "|ok"
 	memberFolded  = " |+" // followed by a number
 	memberAtLeast = " |>" // replaces memberFolded if the number is only a lower bound
 	memberNewest  = " |=" // followed by a RunID
-	// unfolded is the number of newest failures that keep their own members when a set is folded. A set is folded when it has more than twice as many, so that it
-	// stays below 128 members, up to which Redis stores it compactly (zset-max-listpack-entries).
+	// unfolded is the number of newest failures that keep their own members when a set is folded. A set is folded at more than 2 x unfolded members, to keep it
+	// below 128 members, up to which Redis stores it compactly (zset-max-listpack-entries).
 	unfolded = 60
 	// mostFolded is above any possible number of failures.
 	mostFolded = 1 << 40
@@ -50,11 +50,11 @@ type streakSet struct {
 	folded int      // number of older failures that two members replace
 	more   bool     // folded is a lower bound
 	newest redis.Z
-	others []redis.Z // failures later than newest, which is the newest of the folded ones
+	others []redis.Z // failures later than newest, the newest folded failure
 }
 
 // parseStreak parses the members of a streak's key. It modifies all. It ignores failures before the last success, which were reported late. It also ignores a
-// failure that is not newer than the folded ones: that failure is one of them, or was reported very late.
+// failure that is not newer than the folded failures, because it is one of them or was reported very late.
 func parseStreak(all []redis.Z) (s streakSet) {
 	if i := slices.IndexFunc(all, func(z redis.Z) bool { return z.Member == memberOK }); i >= 0 {
 		ok := all[i]
@@ -88,7 +88,7 @@ func parseStreak(all []redis.Z) (s streakSet) {
 	return s
 }
 
-// foldOldest returns the members of the key. The newest failures, as many as unfolded, keep their own members, and two members replace the others.
+// foldOldest returns the members of the folded set. As many of the newest failures as unfolded keep their own members, and two members replace the rest.
 func (s streakSet) foldOldest() (members []redis.Z) {
 	if n := len(s.others) - unfolded; n > 0 {
 		s.newest, s.folded, s.others = s.others[n-1], s.folded+n, s.others[n:]
@@ -118,7 +118,7 @@ func (h *history) queueStreak(ctx context.Context, p redis.Pipeliner, w *jobWrit
 	case weightOf(&r.Record) == weightRunning || r.Retried:
 		return
 	case r.Failed():
-		// LT: another report of the failure with a later time changes nothing.
+		// LT: a second report of the same failure, with a later time, changes nothing.
 		p.ZAddLT(ctx, key, redis.Z{Score: at, Member: r.RunID})
 		w.failures = p.ZCard(ctx, key)
 		if weightOf(&r.Record) == weightAbandoned {
@@ -139,8 +139,8 @@ type doubtful struct {
 	end *redis.StringCmd
 }
 
-// settleStreaks removes a run that was just reported as abandoned from the streak, if its holder has recorded before that the run did not fail. It also folds
-// long streaks. After an error the caller repeats its write, and settleStreaks with it.
+// settleStreaks removes a run that was just reported as abandoned from the streak if the holder of the run had already recorded an outcome that is no failure.
+// It also folds long streaks. After an error the caller repeats its write, and settleStreaks with it.
 func (h *history) settleStreaks(ctx context.Context, jobs []*jobWrite) error {
 	var errs multierr.List
 	for _, w := range jobs {

@@ -114,7 +114,7 @@ type encodedRecord struct {
 	text []byte
 }
 
-// groupByJob leaves out invalid records, and returns their errors.
+// groupByJob groups records by job. It leaves out invalid records, and returns their errors.
 func (h *history) groupByJob(records []Record) ([]*jobWrite, error) {
 	var (
 		errs  multierr.List
@@ -146,7 +146,7 @@ func (h *history) groupByJob(records []Record) ([]*jobWrite, error) {
 	return jobs, errs.Err()
 }
 
-// commitJobs writes the records of jobs in one MULTI, and updates the indexes too if index is set. It remembers the runs that the next write to each job must
+// commitJobs writes the records of jobs in one MULTI, and also updates the indexes if index is set. It stores the runs that the next write to each job must
 // remove.
 func (h *history) commitJobs(ctx context.Context, jobs []*jobWrite, index bool) error {
 	cmds, err := h.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
@@ -223,8 +223,8 @@ func (h *history) queueRemoval(ctx context.Context, p redis.Pipeliner, job strin
 	p.ZRem(ctx, h.jobKey(job, "runs"), members...)
 }
 
-// rememberExcess stores the excess runs of jobs, which the next write to each job removes. Another replica may remove them first, which does no harm. A run in
-// excess stays in excess, because later writes only add newer runs before it.
+// rememberExcess stores the excess runs of jobs, which the next write to each job removes. Another replica may remove them first, which does no harm. A run
+// stays in excess, because later writes only add newer runs.
 func (h *history) rememberExcess(jobs []*jobWrite) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -274,13 +274,13 @@ func blockMembers(blocks []string) []redis.Z {
 type claim struct {
 	encodedRecord
 	key    string
-	ended  *redis.BoolCmd   // whether the run had already ended, with a record of another weight
-	set    *redis.BoolCmd   // whether the run had no record of this weight
+	ended  *redis.BoolCmd   // whether Redis already had a final record of the run with the other weight
+	set    *redis.BoolCmd   // whether Redis had no record of the run with this weight, and stored this one
 	stands *redis.StringCmd // the stored record of this weight; nil if Redis has answered all earlier writes of this record
 }
 
 // queueClaim queues the write of a record. The same MULTI queries whether Redis already has a final record of the run. A separate query would cost a round trip
-// for each of the many records after an outage. If only the query failed, it would not be repeated, because callers repeat only failed writes.
+// for each of the many records after an outage. If only that query failed, it would not be repeated, because callers repeat only failed writes.
 func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite, r encodedRecord) {
 	records, name := h.jobKey(w.job, "records"), fieldName(weightOf(&r.Record), r.RunID)
 	other := map[byte]byte{weightEnd: weightAbandoned, weightAbandoned: weightEnd}[weightOf(&r.Record)]
@@ -300,7 +300,7 @@ func (h *history) queueClaim(ctx context.Context, p redis.Pipeliner, w *jobWrite
 	w.claims = append(w.claims, c)
 }
 
-// mostUnsure is the maximum number of unanswered writes that are remembered. Beyond it, some records are possibly never passed to Config.First.
+// mostUnsure is the maximum number of unanswered writes that are remembered. If there are more, some records may never be passed to Config.First.
 const mostUnsure = 20_000
 
 // reportFirst calls Config.First with each record of jobs that is the first final record of its run. Callers repeat a write that Redis did not answer. If Redis

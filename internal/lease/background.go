@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// A Background has the lifetime and the background work of one client. It is safe for concurrent use.
+// A Background tracks the lifetime of one client and the work that the client does in the background. It is safe for concurrent use.
 type Background struct {
 	clock func() time.Duration
 
-	mu      sync.Mutex // held while work begins, so that none begins after End
+	mu      sync.Mutex // held while work is registered, so that no work begins after End
 	work    sync.WaitGroup
 	life    context.Context
 	cancel  context.CancelFunc
 	endedAt time.Duration
 }
 
-// NewBackground returns a Background that lives until [Background.End]. clock is the local clock of the client.
+// NewBackground returns a Background that lives until [Background.End]. clock returns the local time.
 func NewBackground(clock func() time.Duration) *Background {
 	g := &Background{clock: clock}
 	g.life, g.cancel = context.WithCancel(context.Background())
 	return g
 }
 
-// Life returns a context that ends with [Background.End].
+// Life returns a context that [Background.End] cancels.
 func (g *Background) Life() context.Context { return g.life }
 
-// Over reports whether life has ended.
+// Over reports whether [Background.End] was called.
 func (g *Background) Over() bool { return g.life.Err() != nil }
 
-// Ready returns [ErrClosed] once life has ended.
+// Ready returns nil before [Background.End], and [ErrClosed] afterwards.
 func (g *Background) Ready() error {
 	if g.Over() {
 		return ErrClosed
@@ -38,7 +38,7 @@ func (g *Background) Ready() error {
 	return nil
 }
 
-// Sleep waits for d, or until ctx or life ends.
+// Sleep waits for d. It returns early if ctx ends or [Background.End] is called.
 func (g *Background) Sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -47,10 +47,10 @@ func (g *Background) Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// EndedAt returns the local time of the first call of [Background.End]. It must not be called before that.
+// EndedAt returns the local time of the first call of [Background.End]. It must not be called earlier.
 func (g *Background) EndedAt() time.Duration { return g.endedAt }
 
-// Begin registers a call for which [Background.Wait] waits until [Background.Done]. It returns false if life has ended.
+// Begin registers a call for which [Background.Wait] waits until [Background.Done]. It returns false after [Background.End].
 func (g *Background) Begin() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,7 +64,7 @@ func (g *Background) Begin() bool {
 // Done ends a call that [Background.Begin] has registered.
 func (g *Background) Done() { g.work.Done() }
 
-// Go runs f in the background. It returns false, and does not run f, if life has ended.
+// Go runs f in the background. After [Background.End] it returns false and does not run f.
 func (g *Background) Go(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,7 +75,7 @@ func (g *Background) Go(f func()) bool {
 	return true
 }
 
-// End ends life. After End, no work begins.
+// End cancels the context of [Background.Life]. After End, no work begins.
 func (g *Background) End() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,5 +85,5 @@ func (g *Background) End() {
 	g.cancel()
 }
 
-// Wait returns when all work is done.
+// Wait waits until every function of [Background.Go] has returned and every call of [Background.Begin] is done.
 func (g *Background) Wait() { g.work.Wait() }

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BootClock returns a clock that reads CLOCK_MONOTONIC. On macOS this clock continues while the machine is suspended, and is the same for all processes.
+// BootClock returns a clock that reads CLOCK_MONOTONIC. On macOS it also counts while the machine is suspended, and is the same in all processes.
 func BootClock() func() time.Duration {
 	start := time.Now()
 	return func() time.Duration {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BootClock returns a clock that reads CLOCK_BOOTTIME. This clock is never stepped. Unlike Go's monotonic clock it continues while the machine is
-// suspended, so a holder detects that its lease has expired meanwhile.
+// BootClock returns a clock that reads CLOCK_BOOTTIME, which is never stepped. Unlike Go's monotonic clock, it also counts while the machine is
+// suspended, so a holder notices after a suspend that its lease has expired.
 func BootClock() func() time.Duration {
 	start := time.Now()
 	return func() time.Duration {

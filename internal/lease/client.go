@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Client sends the requests of schedulers to a store. Package locking makes it. It is safe for concurrent use.
+// A Client sends the requests of a scheduler to a [Store]. Only package locking creates Clients. A Client is safe for concurrent use.
 type Client struct {
 	cfg     ClientConfig
 	givenUp atomic.Int64 // the number of releases under way in the background
@@ -19,10 +19,10 @@ type Client struct {
 // A ClientConfig is the configuration of a [Client].
 type ClientConfig struct {
 	Store   Store
-	Timeout time.Duration // the timeout of a round trip
+	Timeout time.Duration // the timeout of one round trip to Redis
 	Clock   func() time.Duration
-	Work    *Background // work that continues after a call has returned
-	// Hold begins to renew a granted lease, and returns it. Its parameters are values, because a pointer would move the request to the heap.
+	Work    *Background // runs the work that continues after a call has returned
+	// Hold begins to renew a granted lease, and returns the lease. It takes r and g by value: a pointer would move the request to the heap.
 	Hold      func(r Request, g Grant) Run
 	Contended func(lock, holder string) // reports that a lock has another holder
 	Waited    func(lock string, wait time.Duration)
@@ -31,18 +31,18 @@ type ClientConfig struct {
 // NewClient returns a client.
 func NewClient(cfg ClientConfig) *Client { return &Client{cfg: cfg} }
 
-// EstimatedTime returns the estimate of Redis's clock without a call. ok is false before the first reply.
+// EstimatedTime returns an estimate of Redis's time, without a call to Redis. ok is false before the first reply.
 func (c *Client) EstimatedTime() (t time.Time, ok bool) {
 	micros, ok := c.cfg.Store.Estimate(c.cfg.Clock())
 	return FromMicros(micros), ok
 }
 
-// EstimateError returns the maximum error of [Client.EstimatedTime], which depends on the latency of replies; 0 before the first reply.
+// EstimateError returns the maximum error of [Client.EstimatedTime]. The error depends on the latency of the replies. It is 0 before the first reply.
 func (c *Client) EstimateError() time.Duration {
 	return c.cfg.Store.Margin(c.cfg.Clock())
 }
 
-// finish adds to a result what the store does not know: the lease id, and the held lease if the request was granted.
+// finish adds the lease id to a result and, if the request was granted, the held lease. The store sets neither.
 func (c *Client) finish(r *Request, result Result) Result {
 	result.ID = r.ID
 	if result.Verdict == Granted {
@@ -51,8 +51,8 @@ func (c *Client) finish(r *Request, result Result) Result {
 	return result
 }
 
-// Acquire asks once for one slot. See [Client.AcquireAll]. If ctx is canceled after the request was sent, Acquire still waits for the reply, for at
-// most [ClientConfig.Timeout].
+// Acquire sends one request for a slot: see [Client.AcquireAll]. If ctx is canceled after the request was sent, Acquire may still wait for the reply,
+// for at most [ClientConfig.Timeout].
 func (c *Client) Acquire(ctx context.Context, r Request) Result {
 	r = r.WithDefaults()
 	if s, ok := c.cfg.Store.(Compacter); ok {
@@ -63,14 +63,14 @@ func (c *Client) Acquire(ctx context.Context, r Request) Result {
 	return c.acquireAll(ctx, []Request{r})[0]
 }
 
-// AcquireAll asks for many slots in one round trip and returns an answer for each request, in order. After the verdict [Unknown], Redis may or may
-// not have granted the slot: ask again with the lease id of the result, or call [Client.Withdraw]. An invalid request also gets the verdict Unknown, but
-// its error is not [ErrUnknown].
+// AcquireAll sends many requests in one round trip, and returns their results in the same order. After the verdict [Unknown], Redis may or may not
+// have granted the slot: repeat the request with the lease id of the result, or call [Client.Withdraw]. An invalid request also gets the verdict
+// Unknown, but with an error that is not [ErrUnknown].
 func (c *Client) AcquireAll(ctx context.Context, requests []Request) []Result {
 	return c.acquireAll(ctx, slices.Clone(requests))
 }
 
-// acquireAll is [Client.AcquireAll] for a slice that it may modify.
+// acquireAll is [Client.AcquireAll], except that it overwrites requests.
 func (c *Client) acquireAll(ctx context.Context, requests []Request) []Result {
 	answers := make([]Result, len(requests))
 	asked, places := splitValid(requests, answers)
@@ -79,15 +79,15 @@ func (c *Client) acquireAll(ctx context.Context, requests []Request) []Result {
 	}
 	c.cfg.Store.Acquire(ctx, asked, func(n int, result Result) { answers[places[n]] = c.finish(&asked[n], result) })
 	for n, r := range asked {
-		if a := &answers[places[n]]; a.Verdict == Held && !r.Abstain && r.Channel == "" { // the store reports the contention of requests that wait in the queue
+		if a := &answers[places[n]]; a.Verdict == Held && !r.Abstain && r.Channel == "" { // the store calls Contended for requests that wait in the queue
 			c.cfg.Contended(r.Lock, a.Holder)
 		}
 	}
 	return answers
 }
 
-// splitValid returns the valid requests with their defaults, and answers the invalid ones. It reuses the array of requests. places has the original
-// index of each valid request.
+// splitValid returns the valid requests with their defaults, in the array of requests, and stores a result in answers for each invalid one. places
+// has the original index of each valid request.
 func splitValid(requests []Request, answers []Result) (asked []Request, places []int) {
 	asked, places = requests[:0], make([]int, 0, len(requests))
 	for i, r := range requests {
@@ -101,10 +101,10 @@ func splitValid(requests []Request, answers []Result) (asked []Request, places [
 	return asked, places
 }
 
-// TryAcquire repeats a request until its outcome is known, or the time limit of [Client.TryFor] is reached. Its error then wraps [ErrUnknown], and the
-// client releases in the background what Redis may have granted.
+// TryAcquire repeats a request until its outcome is known, for at most [Client.TryFor]. If the outcome is still unknown then, the error wraps
+// [ErrUnknown], and the client releases in the background the lease that Redis may have granted.
 func (c *Client) TryAcquire(ctx context.Context, r Request) Result {
-	if c.cfg.Work.Begin() { // closing the client waits until this call has taken back its grants
+	if c.cfg.Work.Begin() { // so that closing the client waits until this call has withdrawn its grants
 		defer c.cfg.Work.Done()
 	}
 	began := c.cfg.Clock()
@@ -121,27 +121,28 @@ func (c *Client) TryAcquire(ctx context.Context, r Request) Result {
 			a.Err = fmt.Errorf("%w (%w)", a.Err, context.Cause(ctx))
 			break
 		}
-		if again := c.Acquire(ctx, r); !again.Unsure() || ctx.Err() == nil { // after the end of ctx, an error only says that ctx has ended
+		if again := c.Acquire(ctx, r); !again.Unsure() || ctx.Err() == nil { // after the end of ctx, keep the earlier error: the new one only reports this end
 			a = again
 		}
 	}
-	if a.Verdict != Granted { // an earlier try may still be granted, even if the last one was refused, or the client has closed
+	if a.Verdict != Granted { // Redis may still grant an earlier try, even if the last try was refused or the client is closed
 		c.Withdraw(r, r.ID)
 	}
 	return a
 }
 
-// TryFor returns the time limit of a call that does not wait for holders, if Redis does not answer.
+// TryFor returns the time after which a call gives up if Redis does not answer. It is for calls that do not wait until a slot is free.
 func (c *Client) TryFor(lease time.Duration) time.Duration {
 	return min(lease, time.Duration(c.cfg.Store.RoundTrips())*c.cfg.Timeout)
 }
 
-// Wait waits for a slot in the lock's queue, which is served in order, until ctx ends. r has its defaults.
+// Wait waits until a slot is granted or ctx ends. On one master, the lock's queue is first come, first served; on a quorum, Wait polls. The fields of
+// r must have their defaults: see [Request.WithDefaults].
 func (c *Client) Wait(ctx context.Context, r Request) (Run, error) {
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, context.Cause(ctx))
 	}
-	if !c.cfg.Work.Begin() { // closing the client waits until this call has returned
+	if !c.cfg.Work.Begin() { // so that closing the client waits until this call has returned
 		return nil, fmt.Errorf("lock %q: %w", r.Lock, ErrClosed)
 	}
 	defer c.cfg.Work.Done()
@@ -159,8 +160,7 @@ func (c *Client) Wait(ctx context.Context, r Request) (Run, error) {
 	return l, nil
 }
 
-// WaitConfirmed is [Client.Wait] for work that takes time to stop. It returns the lease once the lease has its full length. work is as in
-// [Request.For].
+// WaitConfirmed is [Client.Wait] for work that takes time to stop: the returned lease has its full length. [Request.For] describes work.
 func (c *Client) WaitConfirmed(ctx context.Context, r Request, work string) (Run, error) {
 	if c.cfg.Work.Begin() { // if the client is closed, Wait returns the error
 		defer c.cfg.Work.Done()
@@ -175,15 +175,15 @@ func (c *Client) WaitConfirmed(ctx context.Context, r Request, work string) (Run
 		case <-l.Confirmed():
 			return l, nil
 		case <-l.Context().Done():
-			c.Withdraw(r, r.ID) // a renewal whose reply was lost may have extended the lease
+			c.Withdraw(r, r.ID) // Redis may still have the lease: a renewal whose reply was lost may have extended it
 		}
 	}
 }
 
-// Withdraw undoes the grant that a request with an unknown outcome may have got, and reopens its tick. It returns at once, and retries in the
-// background until Redis has answered or the lease must have expired. Closing the client waits until Withdraw has tried for twice
-// [ClientConfig.Timeout], and lets it try for at least one Timeout after the call of Close. On a closed client, Withdraw tries for up to one Timeout
-// before it returns.
+// Withdraw undoes the grant that r may have got under the lease id id, and reopens its tick. It returns at once, and retries in the background until
+// Redis has answered or the lease must have expired. If the client is closed meanwhile, the retries go on until one [ClientConfig.Timeout] after the
+// close, and at least two Timeouts after their start. Close waits for them. If the client was closed before, Withdraw itself tries for up to one
+// Timeout.
 func (c *Client) Withdraw(r Request, id string) {
 	r.ID = id
 	w := Withdrawal(r.WithDefaults())
@@ -192,9 +192,9 @@ func (c *Client) Withdraw(r Request, id string) {
 	}
 }
 
-// AwaitWithdrawal withdraws a request whose answer never arrived, and waits for the result. The work of the request must not have begun. After the
-// withdrawal, the lease id can't be granted any more, and the tick is open again unless the run was adopted or abandoned. AwaitWithdrawal returns
-// when Redis has answered and enough replicas have the write, or when ctx ends.
+// AwaitWithdrawal withdraws a request whose reply never arrived, and waits for the result. The work of the request must not have begun. Afterwards
+// the lease id can't be granted any more, and the tick is open again, unless another client has adopted or abandoned the run. AwaitWithdrawal returns
+// when Redis has answered and enough Redis replicas have the write, or when ctx ends.
 func (c *Client) AwaitWithdrawal(ctx context.Context, r Request) error {
 	w := Withdrawal(r.WithDefaults())
 	w.Acked = true
@@ -204,13 +204,13 @@ func (c *Client) AwaitWithdrawal(ctx context.Context, r Request) error {
 	return nil
 }
 
-// MostGivenUp bounds the releases under way in the background. More accumulate only while Redis is unreachable. In that case Redis has granted few of
-// the requests, and a lease that is not released expires.
+// MostGivenUp is the maximum number of releases under way in the background. Further releases are dropped. This only happens while Redis is
+// unreachable, so Redis has granted few of these requests, and a lease that is not released expires.
 const MostGivenUp = 10_000
 
 // GiveUp continues a release in the background, until Redis has answered or the lease must have expired. It returns false if the client is closed.
 func (c *Client) GiveUp(r ReleaseRequest) bool {
-	row := *r.Row // a copy, so that the lease can be freed
+	row := *r.Row // a copy, because the original pointer would keep the whole lease in memory
 	r.Row = &row
 	return c.cfg.Work.Go(func() {
 		defer c.givenUp.Add(-1)
@@ -227,15 +227,15 @@ func (c *Client) GiveUp(r ReleaseRequest) bool {
 	})
 }
 
-// tryLast tries to release while the client closes or after it has closed, until the local instant end.
+// tryLast repeats a release until it succeeds, at most until the local instant end. It also works after the client was closed.
 func (c *Client) tryLast(r ReleaseRequest, end time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), end-c.cfg.Clock())
 	defer cancel()
 	_, _ = c.cfg.Store.Release(ctx, r)
 }
 
-// Inspect returns the states of many locks in one round trip. Before that, it frees the rows of leases that have ended. If such a lease has a
-// trigger, its run becomes an orphan.
+// Inspect returns the states of many locks in one round trip. Before that, it frees the rows of leases that have ended. The run of such a lease
+// becomes an orphan if the lease has a trigger.
 func (c *Client) Inspect(ctx context.Context, locks []InspectRequest) []State {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -262,10 +262,10 @@ func (c *Client) DeleteOrphans(ctx context.Context, lock string, ids ...string) 
 	return nil
 }
 
-// Stop asks holders to stop, in one round trip, and returns an answer for each request, in order. A holder whose client called [Client.Subscribe]
-// gets a message at once. Otherwise, if the message is lost, or on a quorum, the holder gets the request with the reply to its next renewal. The
-// lease is renewed until its holder releases it. If Redis loses its data before the holder has got the request, the request is lost: repeat Stop
-// while the lease is held.
+// Stop asks holders to stop, in one round trip, and returns their answers in the order of the requests. The reply to the next renewal of a lease
+// carries the request to its holder. On one master, a holder whose client called [Client.Subscribe] also gets a message at once. The client renews
+// the lease until the holder releases it. If Redis loses its data before the holder has got the request, the request is lost: repeat Stop while the
+// lease is held.
 func (c *Client) Stop(ctx context.Context, requests []StopRequest) []StopAnswer {
 	check := func(r StopRequest) error { return errors.Join(r.Validate(), CheckName(r.Lock), c.cfg.Work.Ready()) }
 	refuse := func(r StopRequest, err error) StopAnswer {
@@ -274,8 +274,8 @@ func (c *Client) Stop(ctx context.Context, requests []StopRequest) []StopAnswer 
 	return askValid(requests, check, refuse, func(valid []StopRequest) []StopAnswer { return c.cfg.Store.Stop(ctx, valid) })
 }
 
-// Pause sets or ends the pauses of many locks in one round trip. It notifies the clients that called [Client.Subscribe], so that they can restore the
-// pause if the server loses it. After an unknown outcome the same request may be repeated.
+// Pause sets or ends the pauses of many locks in one round trip. It notifies the clients that called [Client.Subscribe], so that they can restore a
+// pause if Redis loses it. If the outcome is unknown, the caller may repeat the request.
 func (c *Client) Pause(ctx context.Context, requests []PauseRequest) []PauseAnswer {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -286,9 +286,9 @@ func (c *Client) Pause(ctx context.Context, requests []PauseRequest) []PauseAnsw
 	return askValid(requests, check, refuse, func(valid []PauseRequest) []PauseAnswer { return c.cfg.Store.Pause(ctx, valid) })
 }
 
-// Remove deletes permanent locks that are no longer needed, because they never expire. It deletes all data of each lock, unless the lock is held, has
-// orphans, is paused, or was used after unusedSince, by Redis's clock. removed reports for each lock whether it was deleted. Another client that uses
-// a deleted lock again assumes that Redis has lost the lock's data. Remove does not work on a quorum.
+// Remove deletes permanent locks, which never expire by themselves. It deletes all data of a lock, unless the lock is held, has orphans, is paused,
+// or was used after the instant unusedSince of Redis's clock. removed reports for each lock whether it was deleted. If another client that has used a
+// deleted lock uses it again, that client assumes that Redis has lost the lock's data. Remove does not work on a quorum.
 func (c *Client) Remove(ctx context.Context, locks []string, unusedSince time.Time) (removed []bool, err error) {
 	s, err := StoreAs[Remover](c.cfg.Store, "remove locks")
 	if err != nil {
@@ -300,9 +300,9 @@ func (c *Client) Remove(ctx context.Context, locks []string, unusedSince time.Ti
 	return s.Remove(ctx, locks, unusedSince)
 }
 
-// Publish sends events to all clients that called [Client.Subscribe]: the grants of leases with a tick, so that other clients need not request the
-// tick, and the releases of the runs in ended, so that waiters poll less often. A lost event costs one request or one pause between requests. Publish
-// waits for an answer for at most [ClientConfig.Timeout]. On a quorum it does nothing.
+// Publish sends two kinds of events to all clients that called [Client.Subscribe]: the grants of runs, so that other clients need not request their
+// ticks, and the releases of the runs in ended, so that waiting clients need not poll often. A lost event costs one request, or one pause between
+// requests. Publish waits for at most [ClientConfig.Timeout]. On a quorum it does nothing.
 func (c *Client) Publish(ctx context.Context, runs, ended []Run) error {
 	p, ok := c.cfg.Store.(EventPublisher)
 	if !ok {
@@ -321,9 +321,9 @@ func (c *Client) Publish(ctx context.Context, runs, ended []Run) error {
 	return nil
 }
 
-// Subscribe calls f with events until ctx ends, and records them in this client's observed state. While subscribed, the client receives the messages
-// of [Client.Stop] at once. If Redis is unreachable or forbids the subscription (see locking.Config.OnForbidden), Subscribe retries with growing
-// pauses. f is called from one goroutine.
+// Subscribe calls f with events until ctx ends, always from one goroutine. It also records the state of the locks from the events. While it runs, the
+// client receives the messages of [Client.Stop]. If Redis is unreachable or forbids the subscription (see locking.Config.OnForbidden), Subscribe
+// retries with growing pauses. On a quorum it gets no events.
 func (c *Client) Subscribe(ctx context.Context, f func([]GrantEvent)) {
 	if p, ok := c.cfg.Store.(EventPublisher); ok {
 		p.Subscribe(ctx, f)
@@ -332,7 +332,7 @@ func (c *Client) Subscribe(ctx context.Context, f func([]GrantEvent)) {
 	<-ctx.Done()
 }
 
-// askValid calls ask with the requests that pass check, and refuse for the others. It returns an answer for each request, in order.
+// askValid calls ask with the requests that pass check, and refuse with each other request. It returns the answers in the order of the requests.
 func askValid[R, A any](requests []R, check func(R) error, refuse func(R, error) A, ask func([]R) []A) []A {
 	answers := make([]A, len(requests))
 	valid := make([]R, 0, len(requests))

@@ -1,9 +1,9 @@
-// Package lease defines the requests to a lock, the answers, and the state of a lock, for the packages locking and election.
+// Package lease defines the requests to a lock, their results, and the state of a lock, for the packages locking and election.
 //
-// A lock has a number of slots. A lease holds one of them for a limited time, by Redis's clock, and has a fencing token that grows with every grant.
-// Redis stores the lease as the row of its slot. A request with a [Tick] also enters the grant in the lock's ledger, in the same atomic step. The
-// ledger outlives the lease, so a tick is never granted more often than [Tick.PerTick]. A lease with a trigger is a run whose end is recorded: if its
-// holder dies, the run is an orphan until a replica records its outcome or recovers it.
+// A lock has a number of slots. A lease holds one slot for a limited time, by Redis's clock, and has a fencing token that grows with every grant.
+// Redis stores the lease as the row of its slot. If the request has a [Tick], Redis records the grant in the lock's ledger, in the same atomic step.
+// The ledger outlives the lease, so a tick is never granted more often than [Tick.PerTick]. A lease with a trigger is a run, whose end is recorded:
+// if the holder dies, the run is an orphan until a replica records its outcome or recovers it.
 package lease
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 )
 
-// A Token is a fencing token: Redis's clock at the grant in microseconds, or one more than the newest token of the lock if that is greater (a hybrid
-// logical clock, Kulkarni et al. 2014). A token is below 2^53, so JSON, Lua and shells represent it exactly. A renewal does not change it.
+// A Token is a fencing token. It is Redis's clock at the grant in microseconds, or one more than the newest token of the lock if that is greater (a
+// hybrid logical clock, Kulkarni et al. 2014). A token is below 2^53, so JSON, Lua and shells represent it exactly. A renewal does not change it.
 type Token int64
 
 const maxToken Token = 1<<53 - 1
@@ -37,17 +37,17 @@ func CheckToken(t Token) error {
 // MaxLease is the maximum length of a lease without renewal.
 const MaxLease = 24 * time.Hour
 
-// The bounds of values that are read from Redis, because any program may have written them. check.lua has the same bounds.
+// Values that are read from Redis are checked against these bounds, because any program may have written them. check.lua has the same bounds.
 const (
 	MaxNumber   = int64(maxToken)
 	MaxTick     = MaxNumber / 1e6
 	MaxSlots    = 1000
 	MaxAttempts = 1_000_000
-	MaxHeard    = 1000 // bytes of a name or a reason in a published message
+	MaxHeard    = 1000 // the maximum length of a name or a reason in a published message, in bytes
 )
 
-// MinuteMicros and DayMicros are in microseconds. A stored value that is more than a minute ahead of Redis's clock, or a token that is more than a
-// day ahead, was written while the clock was wrong. It is corrected or refused.
+// MinuteMicros and DayMicros are a minute and a day in microseconds. A stored instant more than a minute ahead of Redis's clock, or a token more than
+// a day ahead, was written while the clock was wrong. Such a value is corrected or refused.
 const (
 	MinuteMicros = 60e6
 	DayMicros    = int64(24 * time.Hour / time.Microsecond)
@@ -56,7 +56,7 @@ const (
 // Sound reports whether n is from 0 to most.
 func Sound(n, most int64) bool { return n >= 0 && n <= most }
 
-// OneLine reports whether a text is valid UTF-8, has at most most bytes, and has no control characters.
+// OneLine reports whether a text is valid UTF-8 without control characters, and not longer than most bytes.
 func OneLine(s string, most int) bool {
 	return len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
@@ -64,18 +64,18 @@ func OneLine(s string, most int) bool {
 var (
 	// ErrUnknown means that Redis did not answer in time. Redis may or may not have carried out the request.
 	ErrUnknown = errors.New("outcome unknown")
-	// ErrRefused comes with ErrUnknown if a repeated request would fail as well: Redis rejects the credentials, its ACL forbids a command that is
-	// needed, or the key holds something other than a lock.
+	// ErrRefused comes with ErrUnknown if a repeated request would fail as well: Redis rejects the credentials, its ACL forbids a required command, or
+	// the key holds something other than a lock.
 	ErrRefused = errors.New("refused by the server")
-	// ErrLost is the cause of a lease's context if the lease was not renewed in time, or if its slot was granted to another lease.
+	// ErrLost is the cause with which a lease's context ends if the lease was not renewed in time, or if its slot was granted to another lease.
 	ErrLost = errors.New("lease lost")
-	// ErrReleased is the cause of a lease's context after the lease was released.
+	// ErrReleased is the cause with which a lease's context ends when the lease is released.
 	ErrReleased = errors.New("lease released")
 	// ErrLimit means that the lock is in use with another number of slots.
 	ErrLimit = errors.New("lock is in use with another number of slots")
 	// ErrClosed is returned by a client that was closed.
 	ErrClosed = errors.New("client is closed")
-	// ErrQuorum is returned by methods that need a single Redis master if the client uses a quorum.
+	// ErrQuorum is returned by a client of a quorum for methods that need a single Redis master.
 	ErrQuorum = errors.New("not possible on a quorum")
 	// ErrCorrupt means that a key of the lock, or a reply, holds data that no client has written: a number out of range, another type, or text that is
 	// not a row. The error names the damaged key and field. Other locks still work. The error comes with [ErrUnknown] and [ErrRefused] until the key is
@@ -124,7 +124,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// QuoteNames returns at most five quoted names for an error, and the number of the others.
+// QuoteNames returns the names for an error message: at most five, quoted, and the number of the others.
 func QuoteNames(names []string) string {
 	if len(names) == 0 {
 		return "nothing"
@@ -173,8 +173,8 @@ func NewRetry(timeout time.Duration) *backoff.Backoff {
 	return backoff.New(5*time.Millisecond, timeout)
 }
 
-// RetryAfter returns the time until the next request: pause, or less if the blocking lease ends earlier, at runsOut. now is Redis's clock. Either
-// instant is zero if it is unknown.
+// RetryAfter returns the time until a waiting client repeats its request. This is pause, or less if the lease that blocks the client ends earlier, at
+// runsOut. now is Redis's clock. now and runsOut are zero if unknown.
 func RetryAfter(pause time.Duration, runsOut, now time.Time) time.Duration {
 	if now.IsZero() || runsOut.IsZero() {
 		return pause
@@ -182,7 +182,7 @@ func RetryAfter(pause time.Duration, runsOut, now time.Time) time.Duration {
 	return min(pause, max(runsOut.Sub(now), 0)+ShortestPause/2+rand.N(ShortestPause))
 }
 
-// WaitError returns the error of a wait that ended because its context ended. fault, if not nil, is the error of the last request.
+// WaitError returns the error of a wait whose context has ended. fault is the error of the last request, or nil if that request had a known outcome.
 func WaitError(ctx context.Context, fault error) error {
 	if fault != nil {
 		return fmt.Errorf("%w (%w)", fault, context.Cause(ctx))

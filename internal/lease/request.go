@@ -11,20 +11,20 @@ import (
 
 // A Request asks for a lease on one slot of a lock.
 type Request struct {
-	// Lock is the name of the lock. A name with a part in braces, as in "{orders}:archive", is on the same node of a Cluster as other keys with that
-	// hash tag. Without braces, the whole name is the tag.
+	// Lock is the name of the lock. The part of a name in braces, as in "{orders}:archive", is its hash tag: a Redis Cluster keeps all keys with the
+	// same hash tag on one node. Without braces, the whole name is the tag.
 	Lock string
-	// ID is the lease id. A repeated request with the same id gets the same grant, so a client can resolve an unknown outcome. If the lease has ended
-	// meanwhile, the verdict is [Unheard]. Defaults to a random id.
+	// ID is the lease id. A repeated request with the same id gets the same grant, so a client can resolve an unknown outcome. If the request has a
+	// Trigger and its lease has ended meanwhile, the verdict is [Unheard]. Defaults to a random id.
 	ID string
 	// Slots is the number of slots of the lock. Defaults to 1; at most 1,000.
 	Slots int
 	// Lease is the length of a grant without renewal. Defaults to 30s; at least 10ms, at most [MaxLease].
 	Lease time.Duration
-	// Trigger, if set, makes the lease a run whose end is recorded. If the lease ends without a release, the run is an orphan until a client deletes it,
-	// or until the lock expires because it is not Permanent. Memo is stored with the run, for the replica that finds the orphan.
+	// Trigger, if set, makes the lease a run whose end is recorded. If the lease ends without a release, the run is an orphan until a client deletes or
+	// adopts it. Orphans of a lock that is not Permanent expire with the lock. Memo is stored with the run, for the replica that finds the orphan.
 	Trigger, Memo string
-	// Permanent keeps the state of the lock forever. Otherwise the state expires when the lock is idle.
+	// Permanent keeps the state of the lock forever. Otherwise Redis deletes the state of an idle lock.
 	Permanent bool
 	// AnyLimit accepts a lock that is in use with another number of slots, and applies the Slots of this request.
 	AnyLimit bool
@@ -32,9 +32,8 @@ type Request struct {
 	Abstain bool
 	// Adopt is the lease id of an orphan. The granted lease takes over the orphan's tick, with the next attempt number.
 	Adopt string
-	// Delay is the time for which a slot is not granted again after its lease ended without a release. It protects resources that can't check tokens,
-	// because delayed writes of the dead holder arrive before the next grant (the lock-delay of Chubby, Burrows 2006). The Delay of the last grant
-	// applies.
+	// Delay is the time for which a slot stays closed after its lease ended without a release. It protects resources that can't check tokens, because
+	// delayed writes of the dead holder arrive before the next grant (the lock-delay of Chubby, Burrows 2006). The Delay of the last grant applies.
 	Delay time.Duration
 	// Tick, if not nil, is granted at most PerTick times, ever.
 	Tick *Tick
@@ -45,12 +44,12 @@ type Request struct {
 	Channel string
 }
 
-// A Tick is a tick of a schedule. The grant enters it in the lock's ledger.
+// A Tick is a tick of a schedule. A grant of the tick is recorded in the lock's ledger.
 type Tick struct {
-	// At identifies the tick on every client. It is a whole second: the instant of the tick, or an encoding of its local time in the schedule's time
-	// zone (see cronspec.Schedule.ID). It is never later than the instant.
+	// At identifies the tick, with the same value on every client. It is a whole second: the instant of the tick, or an encoding of its local time in
+	// the schedule's time zone (see cronspec.Schedule.ID). It is never later than the instant.
 	At       time.Time
-	Instant  time.Time // the instant at which the tick is due; zero if that is At
+	Instant  time.Time // the instant of the tick; zero if it is equal to At
 	Previous time.Time // the At of the previous tick of the schedule; zero if there is none
 	// Schedule identifies the schedule. Ticks before the first request with this schedule count as decided.
 	Schedule string
@@ -58,14 +57,14 @@ type Tick struct {
 	// NotBefore and Deadline bound the time of the grant, by Redis's clock. NotBefore defaults to the instant of the tick. Without a Deadline, the tick
 	// may be granted at any later time.
 	NotBefore, Deadline time.Time
-	// IfHeld is the outcome that settles the tick if all slots are held. If IfHeld is empty, the tick stays open instead. IfLate is the outcome that
-	// settles the tick past the Deadline. It is required with a Deadline.
+	// IfHeld is the outcome that settles the tick if all slots are held. If IfHeld is empty, such a tick stays open. IfLate is the outcome that settles
+	// the tick after the Deadline. It is required with a Deadline.
 	IfHeld, IfLate string
-	// KeepFirst exempts the oldest undecided tick from IfHeld: it stays open and waits for a slot.
+	// KeepFirst exempts the oldest undecided tick from IfHeld: this tick stays open and waits for a slot.
 	KeepFirst bool
-	// Replace stops the oldest run that began before the tick if all slots are held, one run at a time. Only election.Elector acts on it.
+	// Replace stops the oldest run that began before the tick if all slots are held. Only election.Elector implements it; stores ignore it.
 	Replace bool
-	// KeepOutcome keeps the outcome in the lock if this request settles the tick, because the replica may die before it records the outcome. See
+	// KeepOutcome makes the lock keep the outcome if this request settles the tick, because the replica may die before it records the outcome. See
 	// [State.Settled].
 	KeepOutcome bool
 }
@@ -76,13 +75,13 @@ type Verdict string
 // The verdicts.
 const (
 	Granted Verdict = "granted" // Result.Grant is set
-	// Held: all slots are held; Holder's lease ends first, at Until. Or the free slots are reserved for waiters in the queue.
+	// Held means that every slot is held, or reserved for waiters in the queue. Of the leases, the lease of Holder ends first, at Until.
 	Held    Verdict = "held"
-	Early   Verdict = "early"   // ask again at Until
+	Early   Verdict = "early"   // the tick is not due yet: ask again at Until
 	Closed  Verdict = "closed"  // Redis lost the lock's data: no grants until Until
 	Settled Verdict = "settled" // this request settled the tick, with Outcome
 	Decided Verdict = "decided" // the tick was decided before this request; Outcome has the result, if it is still known
-	Unheard Verdict = "unheard" // an earlier request with this id was granted, and the lease has ended: withdraw it, and ask with another id
+	Unheard Verdict = "unheard" // the lease of an earlier request with this id has ended: withdraw the id, and ask again with another id
 	Unknown Verdict = "unknown" // Err has the reason; ask again with the same id
 
 	// Taken and Before are the two kinds of Decided that package election distinguishes.
@@ -109,25 +108,25 @@ func (r Request) WithDefaults() Request {
 // workMark separates the id of the work from the rest of a lease id.
 const workMark = "."
 
-// For returns the request with its defaults and a new lease id. If work is not empty, the lease id begins with work, which must not contain dots.
-// [WorkOf] extracts work from the lease id.
+// For returns the request with its defaults and a new lease id. work is the id of the work under the lease, and must not contain dots. The lease id
+// begins with work, unless work is empty. [WorkOf] extracts work from the lease id.
 func (r Request) For(work string) Request {
 	r.ID = ""
 	r = r.WithDefaults()
 	if work != "" {
-		const random = 12 // rand.Text returns letters of 5 bits; 12 of them suffice for the few requests with the same work
+		const random = 12 // 12 characters of rand.Text have 60 random bits, enough to distinguish the few requests with the same work
 		r.ID = work + workMark + r.ID[:random]
 	}
 	return r
 }
 
-// WorkOf returns the id of the work in a lease id, or the whole lease id if it has none.
+// WorkOf returns the id of the work at the beginning of a lease id: see [Request.For]. Without such a part, it returns the whole lease id.
 func WorkOf(leaseID string) string {
 	work, _, _ := strings.Cut(leaseID, workMark)
 	return work
 }
 
-// Validate returns an error if a field is out of its range, or if fields exclude each other.
+// Validate returns an error if a field is out of its range, or if two fields exclude each other.
 func (r Request) Validate() error {
 	switch {
 	case strings.ContainsAny(r.ID+r.Trigger, "\n"):
@@ -168,7 +167,7 @@ func (t Tick) validate(slots int) error {
 
 const maxBehind = 2 * 86400
 
-// Behind returns the number of seconds by which At is behind Instant; 0 without an Instant.
+// Behind returns Instant minus At, in seconds; 0 without an Instant.
 func (t *Tick) Behind() int64 {
 	if t == nil || t.Instant.IsZero() {
 		return 0
@@ -176,8 +175,8 @@ func (t *Tick) Behind() int64 {
 	return t.Instant.Unix() - t.At.Unix()
 }
 
-// ZoneOf returns the time zone in whose local time [Tick.At] is given: the part of the schedule's digest before a dot. It returns "" if At is the
-// instant. Ticks of different zones are not comparable.
+// ZoneOf returns the identifier of the time zone in whose local time [Tick.At] is given: the part of the schedule's digest before a dot. It returns
+// "" if At is an instant. Ticks of different zones are not comparable.
 func ZoneOf(digest string) string {
 	zone, _, named := strings.Cut(digest, ".")
 	if !named {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A Span is the time for which work may go on: the time of one lease, or of several leases that the work needs. Its methods are documented at
-// locking.Lease and locking.LeaseSet.
+// A Span is the time during which work may continue, because one lease or each of several leases is held. Its methods are documented at locking.Lease
+// and locking.LeaseSet.
 type Span interface {
 	Context() context.Context
 	Endangered() <-chan struct{}
@@ -19,8 +19,8 @@ type Span interface {
 	OnExtend(f func(deadline time.Duration)) (stop func())
 }
 
-// A Run is a held lease with the methods that a scheduler needs: the run of a tick has attempts, can be asked to stop, and ends with an outcome. The
-// methods without a comment are documented at locking.Lease.
+// A Run is a held lease with the methods that a scheduler needs. It has attempts, can be asked to stop, and ends with an outcome. Methods without a
+// comment are documented at locking.Lease.
 type Run interface {
 	Span
 	ID() string
@@ -29,49 +29,50 @@ type Run interface {
 	Confirmed() <-chan struct{}
 	Release(ctx context.Context) error
 
-	// Attempt returns the number of the current attempt. It is 1 at first, or more for an adopted run, and NextAttempt raises it.
+	// Attempt returns the number of the current attempt. The first attempt of an adopted run has a number above 1. NextAttempt raises the number.
 	Attempt() int
-	// Tick returns the tick that was granted with the lease; zero without one.
+	// Tick returns the tick that was granted with the lease; zero if the lease has no tick.
 	Tick() time.Time
-	// NextAttempt records another attempt of the same work under the same lease, and returns its number once Redis has acknowledged it. The attempt must
-	// not begin before NextAttempt returns. If the holder dies, its orphan then has at least this attempt, so no other client gets the same number. While
-	// Redis does not answer, NextAttempt repeats the request with the same number, until ctx or the lease ends. The error wraps the cause of that end,
-	// and [ErrUnknown] if Redis may have recorded the attempt. A later call asks for the same number again.
+	// NextAttempt records another attempt of the work under this lease, and returns its number once Redis has acknowledged it. The attempt must not
+	// begin before NextAttempt returns: if the holder dies, its orphan must have this number, so that no other client uses the number again. While
+	// Redis does not answer, NextAttempt repeats the request with the same number, until ctx or the lease ends. If the lease has ended, the error wraps
+	// the cause of this end. If only ctx has ended, the error wraps the cause of ctx and [ErrUnknown]. The next call proposes the same number.
 	NextAttempt(ctx context.Context) (attempt int, err error)
-	// ReleaseWith is Release for a run that followers depend on. well is true if the run succeeded. The lock keeps this outcome until all followers have
-	// used it: see [InspectRequest]. The outcome of a tick is the outcome of its last lease, or the worst outcome if the tick has several grants.
+	// ReleaseWith is Release for a run on which the ticks of other locks, the followers, depend. well is true if the run succeeded. The lock keeps this
+	// outcome until all followers have used it: see [InspectRequest.Follower]. If several leases were granted for a tick, the last outcome counts, or
+	// the worst outcome if [Tick.PerTick] is above 1.
 	ReleaseWith(ctx context.Context, well bool) error
-	// MarkSucceeded records in the lock that the work has succeeded. The holder calls it after the work and before the release. If the holder dies before
-	// the release, its orphan has [Row.EndedWell] set. With followed, MarkSucceeded also records the outcome of the tick for its followers, like
-	// ReleaseWith. After an error, Redis may or may not have recorded the success.
+	// MarkSucceeded records in the lock that the work has succeeded. The holder calls it after the work and before the release. If the holder dies
+	// before the release, its orphan has [Row.EndedWell] set. With followed, MarkSucceeded also records the outcome of the tick for its followers, like
+	// ReleaseWith. After an error, the success may or may not be recorded.
 	MarkSucceeded(ctx context.Context, followed bool) error
-	// Undo releases a lease whose work never began, and reopens its tick. Like Release, it gives up one hold of a reentrant lock.
+	// Undo releases a lease whose work never began, and reopens its tick. For a reentrant lock it gives up one hold, like Release.
 	Undo(ctx context.Context) error
 	// HandOver ends the lease of a run that another client is to recover. Like Release, it must be called after the work has stopped. It frees the row
-	// and makes the run an orphan, which another client can adopt ([Request.Adopt]). Clients that called [Client.Subscribe] are notified. A run whose
-	// lease was lost is an orphan already. A lease without a trigger leaves no orphan.
+	// and makes the run an orphan, which another client can adopt ([Request.Adopt]). It notifies the clients that called [Client.Subscribe]. If the
+	// lease was lost before, the run is an orphan already. A lease without a trigger leaves no orphan.
 	//
-	// attempt is the last attempt that has begun, from the granted one to Attempt. The client that adopts the run gets the next number. If NextAttempt
-	// has returned that number already, but the attempt never began, the number is used again. It is not used again if the lease was lost before
-	// HandOver, because the orphan then has the number.
+	// attempt is the last attempt that has begun. It is limited to the range from the granted attempt to Attempt. The client that adopts the run gets
+	// the next number, even if NextAttempt has returned this number for an attempt that never began. If the lease was lost before HandOver, the orphan
+	// has the highest number that Redis has recorded.
 	HandOver(ctx context.Context, attempt int) error
-	// Stopping returns a channel that is closed when the holder is asked to stop: see [Client.Stop]. The holder decides when it stops. The lease is
-	// renewed until the holder releases it.
+	// Stopping returns a channel that is closed when the holder is asked to stop: see [Client.Stop]. The holder decides when it stops. The client
+	// renews the lease until the holder releases it.
 	Stopping() <-chan struct{}
-	// StopReason returns the reason why the holder is asked to stop; "" if it is not.
+	// StopReason returns the reason of the request to stop; "" without a request.
 	StopReason() string
-	// GrantedRow returns the row to publish. Its Until shows whether the lease is held, was given back, or was handed over to a recovery.
+	// GrantedRow returns the row for [Client.Publish]. Its Until is in the past if the lease was given back or the run was handed over to a recovery.
 	GrantedRow() GrantedRow
-	// Join returns the time for which both this lease and another lease are held. A lease can be joined once.
+	// Join returns a Span that ends when this lease or the other lease ends. A lease can be joined only once.
 	Join(other Run) Span
 }
 
-// noClaimant stands in a memo for a missing claimant.
+// noClaimant is written to a memo if there is no claimant.
 const noClaimant = "-"
 
-// NewMemo returns the [Request.Memo] of a run: the text that Redis keeps with the run, for clients that inspect the lock. claimant is the identity of
-// the claiming client, deadline the latest start of the run, and instant the instant of the tick, if something else identifies the tick, such as a
-// local time. With the instant, other clients need no zone data. Unused arguments are zero. Without a claimant, the deadline is ignored.
+// NewMemo returns the [Request.Memo] of a run, a text that Redis keeps for clients that inspect the lock. claimant identifies the client that claims
+// the run, and deadline is the latest start of the run. instant is the instant of the tick. It is required if the tick is identified by a local time,
+// because other clients may have other time zone data. Unused arguments are zero. Without a claimant, readers ignore the deadline.
 func NewMemo(claimant string, deadline, instant time.Time) string {
 	if claimant == "" && instant.IsZero() {
 		return ""
@@ -101,16 +102,16 @@ func readMemo(memo string) (claimant string, deadline, at time.Time) {
 	return fields[0], time.UnixMicro(n).UTC(), at
 }
 
-// Instant returns the instant of the run's tick, as computed by the client to which the tick was granted first. It is zero without a tick.
+// Instant returns the instant of the run's tick, as computed by the client that was granted the tick first. It is zero without a tick.
 func (r Row) Instant() time.Time {
 	if _, _, at := readMemo(r.Memo); !at.IsZero() {
 		return at
 	}
-	return r.Tick // the memo has no instant if the tick is identified by its instant
+	return r.Tick // without an instant in the memo, the tick is identified by its instant
 }
 
-// Claimant returns the identity of the client that claimed the run, and the latest start of the run. Both are set only for a first attempt that was
-// never renewed: its claimant may not have received the grant, and may still withdraw the claim.
+// Claimant returns the identity of the client that claimed the run, and the latest start of the run. Both are zero unless this is a first attempt
+// that was never renewed. Only the claimant of such an attempt may have missed the grant, and may still withdraw the claim.
 func (r Row) Claimant() (claimant string, deadline time.Time) {
 	if r.Attempt != 1 || r.Renewed {
 		return "", time.Time{}

@@ -12,29 +12,29 @@ import (
 type InspectRequest struct {
 	Lock      string
 	Permanent bool // see [Request]
-	// Schedule, if set, announces the schedule of a replica that starts. If the lock has another current schedule, the announced schedule replaces it,
-	// and ticks of the new schedule before now count as decided.
+	// Schedule, if set, is the schedule that a starting replica announces. If it differs from the current schedule of the lock, it becomes the current
+	// schedule, and its ticks before now count as decided.
 	Schedule string
-	// Behind is the number of seconds by which [Tick.At] is currently behind [Tick.Instant]. ZoneRules, if set, is a hash of the time zone data from
-	// which the instants are computed.
+	// Behind is the number of seconds by which [Tick.At] of the announced schedule is currently behind [Tick.Instant]. ZoneRules, if set, is a hash of
+	// the time zone data from which the instants of the schedule are computed.
 	Behind    int64
 	ZoneRules string
-	// SettleThrough, if set, settles every undecided tick up to SettleThrough, once Redis's clock is past SettleDeadline. Ticks in [State.Open] that
-	// were decided before they were given back stay open.
+	// SettleThrough, if set, settles all undecided ticks up to this one if Redis's clock is past SettleDeadline. It does not settle ticks of
+	// [State.Open] that are not later than [State.Before].
 	SettleThrough, SettleDeadline time.Time
 	// SettleOutcome, if set, is the outcome of the ticks that SettleThrough settles, and SettleSchedule is their schedule. The lock keeps one
-	// [Settlement] for all of them until a replica has recorded it: see [State.Settled].
+	// [Settlement] for all these ticks until a replica has recorded it: see [State.Settled].
 	SettleOutcome, SettleSchedule string
 	// Follower, if set, is the name of a lock whose ticks depend on the ticks of this lock. The reply then lists the ticks that succeeded. Used is the
-	// newest tick whose outcome the follower no longer needs. The lock forgets an outcome once all followers have used it, keeps at most a thousand
-	// outcomes, and forgets a follower that no request has named for a day. A tick has an outcome only if its holder reported one: see
+	// newest tick whose outcome the follower no longer needs. The lock forgets an outcome once all followers have used it, and keeps at most a thousand
+	// outcomes. It forgets a follower that no request has named for a day. A tick has an outcome only if its holder reported one: see
 	// [Run.ReleaseWith]. If Redis loses its data, the outcomes are lost.
 	Follower string
 	Used     time.Time
-	// Acked has ticks of [State.Settled] whose outcome was recorded. The lock then forgets these settlements.
+	// Acked has ticks of [State.Settled] whose outcome was recorded. The lock forgets the settlements of these ticks.
 	Acked []time.Time
-	// Abandon has lease ids of [State.Orphans] that the caller is about to record as abandoned. From then on, a withdrawal of such a lease does not
-	// reopen its tick.
+	// Abandon has lease ids of [State.Orphans] that the caller is about to record as abandoned. Once the lock has marked these orphans, a withdrawal of
+	// their lease ids does not reopen their ticks.
 	Abandon []string
 }
 
@@ -45,20 +45,21 @@ type State struct {
 	Decided time.Time    // all ticks up to Decided are decided, except the ticks in Open
 	Open    []time.Time  // ticks that were given back because their run never started, oldest first: see [ReleaseUndo]
 	Before  time.Time    // the value of Decided before SettleThrough was applied
-	Closed  time.Time    // no grants until then; zero or past if the lock is open
-	Pause   Pause        // the newest pause; [Pause.On] reports whether it is over
+	Closed  time.Time    // the lock grants nothing before this time; zero or past if the lock is open
+	Pause   Pause        // the newest pause; [Pause.On] reports whether it is still on
 	Running []Row        // the held leases
-	Orphans []Row        // runs whose holder died or handed them over, until [Client.DeleteOrphans]
-	Through time.Time    // for a follower: all ticks up to Through have ended; unknown while the lock is closed
+	Orphans []Row        // runs whose holder died or handed the run over, until [Client.DeleteOrphans]
+	Through time.Time    // for a follower: all ticks up to Through have ended; zero if unknown, as in a closed lock
 	Ended   []Ended      // for a follower: the ticks up to Through that succeeded, oldest first
 	Settled []Settlement // settlements that no replica has recorded yet
-	// RulesSince is the time at which the lock changed to the ZoneRules of the request. It is zero if the lock has had no other rules.
+	// RulesSince is the time at which the lock changed to the ZoneRules of the request. It is zero if the lock never had other ZoneRules.
 	RulesSince time.Time
 	Err        error // if set, the outcome is unknown and all other fields are empty
 }
 
-// A Settlement records the outcome of a tick that was settled without a grant, by a request with [Tick.KeepOutcome]. If After is set, it records the
-// outcome of all undecided ticks after After and up to Tick, which an [InspectRequest] with a SettleOutcome settled. A lock keeps the newest hundred.
+// A Settlement records the outcome of a tick that a request with [Tick.KeepOutcome] settled without a grant. If After is set, the Settlement is for
+// all undecided ticks later than After, up to Tick, which an [InspectRequest] with a SettleOutcome settled. A lock keeps its newest hundred
+// settlements.
 type Settlement struct {
 	Tick, At time.Time
 	Outcome  string
@@ -67,8 +68,8 @@ type Settlement struct {
 	Instant  time.Time // the instant at which a single tick was due, as computed by the client that settled it
 }
 
-// NewSettlement decodes a stored settlement. For a single tick, how is the outcome, with the seconds of [Tick.Behind] after a tab. For several ticks,
-// how has three lines: After, the outcome, and the schedule.
+// NewSettlement decodes a stored settlement. For a single tick, how is the outcome and, if [Tick.Behind] is not 0, a tab and Behind. For several
+// ticks, how has three lines: After, the outcome, and the schedule. tick is in seconds and at in microseconds.
 func NewSettlement(tick, at int64, how string) Settlement {
 	s := Settlement{Tick: FromMicros(tick * 1e6), At: FromMicros(at), Outcome: how}
 	if lines := strings.SplitN(how, "\n", 3); len(lines) == 3 {
@@ -80,7 +81,7 @@ func NewSettlement(tick, at int64, how string) Settlement {
 	return s
 }
 
-// SingleSettlement encodes the outcome of a single tick for storage.
+// SingleSettlement encodes the outcome of a single tick in the format of [NewSettlement].
 func SingleSettlement(outcome string, behind int64) string {
 	if behind == 0 {
 		return outcome
@@ -88,29 +89,29 @@ func SingleSettlement(outcome string, behind int64) string {
 	return fmt.Sprintf("%s\t%d", outcome, behind)
 }
 
-// A Row is a lease as other clients see it. The lease of an orphan has ended.
+// A Row is a held lease or an orphan, as a request for the state of the lock returns it. The lease of an orphan has ended.
 type Row struct {
 	ID, Holder string
 	Slot       int
 	Token      Token
 	Length     time.Duration
 	Expires    time.Time // zero for an orphan
-	Tick       time.Time // zero without one
+	Tick       time.Time // zero if the lease has no tick
 	Attempt    int
 	Trigger    string
 	Memo       string
 	EndedWell  bool   // the work of the orphan had succeeded before its holder died: see [Run.MarkSucceeded]
-	Stopped    string // why the holder of the orphan was asked to stop before its lease ended, see [Client.Stop]; "" if it was not asked
-	// Renewed is true if the lease of the orphan is known to have been renewed. Its holder then had received the grant.
+	Stopped    string // the reason of a [Client.Stop] that came before the lease of the orphan ended; "" without one
+	// Renewed is true if the lease of the orphan was certainly renewed, so the holder had received the grant.
 	Renewed   bool
-	Abandoned bool // the orphan was abandoned, see [InspectRequest.Abandon], or handed over; its tick stays decided
+	Abandoned bool // the tick of the orphan stays decided, because of [InspectRequest.Abandon] or [Run.HandOver]
 }
 
-// An Ended is a tick that has succeeded. Due is the time from which this tick and all earlier ticks had ended. A tick has ended once it is decided,
-// no lease for it is held, and no orphan of it waits for a recovery.
+// An Ended is a tick that has succeeded. Due is the time from which this tick and all earlier ticks had ended. A tick has ended once it is decided
+// and has neither a held lease nor an orphan.
 type Ended struct{ Tick, Due time.Time }
 
-// Validate returns an error if a text contains a separator of the stored format.
+// Validate returns an error if a field contains a separator of the format in which Redis stores it.
 func (r InspectRequest) Validate() error {
 	if strings.ContainsAny(r.Follower, " ;\t\n") {
 		return fmt.Errorf("follower %q: it must be without blanks, semicolons and line breaks", r.Follower)
@@ -142,37 +143,37 @@ func SortEnded(ended []Ended) {
 	slices.SortFunc(ended, func(a, b Ended) int { return a.Tick.Compare(b.Tick) })
 }
 
-// An Observed is the state of a lock as a reply has reported it. Floor, Longest and Low are as in [Known]. Later requests carry the state to Redis,
-// which may have lost the lock's data by FLUSHALL, a restart, or a failover.
+// An Observed is the state of a lock as a reply has reported it. Floor, Longest and Low are as in [Known]. Later requests carry this state, because
+// Redis may have lost the lock's data by FLUSHALL, a restart, or a failover.
 type Observed struct {
 	Floor, Longest, Low int64
 	Ledger, Paused      string        // encoded: see [PauseRecord], and ledger_text() in lua/state.lua
 	Seen                time.Duration // the local clock before the request was sent
 	Permanent           bool
-	Compact             bool // the newest reply showed a compact lock, which may have changed since
+	Compact             bool // the newest reply showed a compact lock; other clients may have changed the lock since
 }
 
 // An ObservedCache has the state of every lock that a client uses. It is safe for concurrent use.
 type ObservedCache struct {
 	mu    sync.Mutex
 	locks map[string]Observed
-	sweep int // the number of locks at which stale entries are dropped
+	sweep int // if there are more locks than this, stale entries are dropped
 }
 
-// mostLocks bounds the number of cached locks. Beyond it, arbitrary locks are dropped, except permanent ones.
+// mostLocks is the maximum number of cached locks. Beyond it, arbitrary locks are dropped, but not permanent ones.
 const mostLocks = 200_000
 
 // NewObservedCache returns an empty cache.
 func NewObservedCache() *ObservedCache { return &ObservedCache{locks: map[string]Observed{}} }
 
-// Stale reports whether the lock may have expired in Redis because it was idle. An expired lock is not lost data, so its state must not be restored.
+// Stale reports whether Redis may have deleted the lock because it was idle. The state of such a lock must not be restored, because no data was lost.
 // Redis keeps a lock for at least twice its longest lease: see save() in lua/state.lua.
 func (k Observed) Stale(now, idle time.Duration) bool {
 	kept := max(idle, 2*time.Duration(k.Longest)*time.Microsecond)
 	return !k.Permanent && now-k.Seen > kept/2
 }
 
-// Of returns the state of a lock, or the zero Observed if it is stale.
+// Of returns the state of a lock; zero if the state is stale or unknown.
 func (w *ObservedCache) Of(lock string, clock func() time.Duration, idle time.Duration) Observed {
 	k, ok := w.Last(lock)
 	if !ok || k.Stale(clock(), idle) {
@@ -196,7 +197,7 @@ func (w *ObservedCache) Len() int {
 	return len(w.locks)
 }
 
-// mergedWith merges a newly observed state into k. Replies may arrive out of order, so news may be older than k.
+// mergedWith merges a newly observed state into k. news may be older than k, because replies may arrive out of order.
 func (k Observed) mergedWith(news Observed) Observed {
 	same := news.Floor == k.Floor && news.Low == k.Low
 	news.Paused = NewerPause(k.Paused, news.Paused)
@@ -214,8 +215,8 @@ func (k Observed) mergedWith(news Observed) Observed {
 }
 
 // Learn records the state in a reply. Replies may arrive out of order, and a Redis that has lost its data may reply with an older state. Therefore
-// Learn never lowers the floor, the longest lease and the decided ticks, except values that were ahead of Redis's clock. inUse is false if the
-// request did not restart the idle time of the lock.
+// Learn never lowers Floor and Low, unless Low was ahead of Redis's clock. now is Redis's clock, in microseconds. inUse is false if the request did
+// not restart the idle time of the lock.
 func (w *ObservedCache) Learn(lock string, k Observed, idle time.Duration, now int64, inUse bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -223,7 +224,7 @@ func (w *ObservedCache) Learn(lock string, k Observed, idle time.Duration, now i
 }
 
 // LearnPublished records the state in a published message, which any Redis user could have forged. It updates only locks that this client uses. It
-// never lowers the longest lease: after a loss of data Redis grants nothing for that long, and a forged low value would shorten the wait.
+// never lowers Longest: after a loss of data Redis grants nothing for that time, and a forged low value would shorten this wait.
 func (w *ObservedCache) LearnPublished(lock string, k Observed, idle time.Duration, now int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -235,13 +236,13 @@ func (w *ObservedCache) LearnPublished(lock string, k Observed, idle time.Durati
 	w.learnState(lock, k, idle, now, true)
 }
 
-// learnState is [ObservedCache.Learn] without locking. The caller holds mu.
+// learnState is [ObservedCache.Learn] for a caller that holds mu.
 func (w *ObservedCache) learnState(lock string, k Observed, idle time.Duration, now int64, inUse bool) {
 	old, known := w.locks[lock]
 	if old.Stale(k.Seen, idle) {
 		old = Observed{}
 	}
-	if old.Low*1e6 > now+MinuteMicros { // Redis's clock was ahead when this was observed; mend() in state.lua has the same bound
+	if old.Low*1e6 > now+MinuteMicros { // Redis's clock was ahead when it sent Low; mend() in state.lua has the same bound
 		old.Low, old.Ledger = 0, ""
 	}
 	k.Permanent = k.Permanent || old.Permanent
@@ -255,7 +256,7 @@ func (w *ObservedCache) learnState(lock string, k Observed, idle time.Duration, 
 	w.dropExcess(k.Seen, idle)
 }
 
-// dropExcess drops stale entries, and entries beyond the limit. The caller holds mu.
+// dropExcess drops stale entries if there are more entries than sweep, and others if there are still too many. The caller holds mu.
 func (w *ObservedCache) dropExcess(now, idle time.Duration) {
 	if len(w.locks) <= max(w.sweep, 1000) {
 		return

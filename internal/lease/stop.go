@@ -12,20 +12,21 @@ import (
 )
 
 // A StopRequest asks the holder of a lease to stop its work: see [Run.Stopping]. With an ID, it selects the lease with this id. Without an ID, it
-// selects a lease to make room for a tick.
+// selects a lease that makes room for a tick.
 type StopRequest struct {
 	Lock      string
 	Permanent bool // see [Request]
 	ID        string
 	Reason    string // one line of at most 1,000 bytes without tabs; required
-	// Tick is [Tick.At] and From is [Tick.NotBefore] of a tick that needs a slot. If the tick is undecided and all Slots are held, the request selects a
-	// lease that is stopping already and does not make room for another tick. If there is none, it selects the oldest lease that was granted before From
-	// or has adopted an orphan of an earlier tick. All callers get the same lease until that lease has ended.
+	// Tick is [Tick.At] and From is [Tick.NotBefore] of a tick that needs a slot. The request selects a lease only if the tick is undecided and all
+	// Slots are held. It prefers a lease that is stopping already and does not make room for another undecided tick. Otherwise it selects the oldest
+	// lease that was granted before From or has adopted an orphan of an earlier tick. All requests for the tick select the same lease until this lease
+	// has ended.
 	Tick, From time.Time
 	Slots      int
 }
 
-// Validate returns an error if the request can't be valid.
+// Validate returns an error if a field is missing or malformed.
 func (r StopRequest) Validate() error {
 	switch {
 	case r.Reason == "" || !OneLine(r.Reason, MaxHeard):
@@ -40,20 +41,20 @@ func (r StopRequest) Validate() error {
 
 // A StopAnswer is the answer to a [StopRequest].
 type StopAnswer struct {
-	ID    string // the lease whose holder is asked to stop; "" if the lease has ended, or the tick needs no room
+	ID    string // the selected lease; "" if the lease has ended, or the tick needs no slot
 	Owner string
 	Slot  int
-	Err   error // after [ErrUnknown] the holder may or may not be asked to stop; ask again
+	Err   error // after [ErrUnknown], the holder may or may not get the request: repeat it
 }
 
-// A Pause is a period in which a lock grants no ticks, and settles them with Outcome instead. It covers every tick from From until Until, even if the
-// request for the tick comes after Until. While the pause is on, it also covers older ticks, unless their deadline had passed before the pause began.
-// Requests without a tick are granted as usual. The times are by Redis's clock. A lock stores only its newest pause. The zero Pause means that the
-// lock has never been paused.
+// A Pause is a period in which a lock grants no ticks, and settles them with Outcome instead. It covers every tick from From until Until, even if a
+// client requests the tick after Until. Before Until, it also covers ticks older than From, unless their deadline had passed before From. Requests
+// without a tick are granted as usual. The times are by Redis's clock. A lock stores only its newest pause. The zero Pause means that the lock has
+// never been paused.
 type Pause struct {
-	From, Until time.Time // Until is zero for a pause that lasts until it is ended
+	From, Until time.Time // Until is zero for a pause without an end
 	Outcome     string
-	Reason, By  string // for display only: the reason, and the user who asked for the pause; "" once a request has ended the pause
+	Reason, By  string // for display only: the reason, and the user who requested the pause; "" after a request has ended the pause
 }
 
 // On reports whether the pause is on at an instant.
@@ -69,15 +70,15 @@ func (p Pause) Covers(tick time.Time) bool {
 // A PauseRequest sets or ends the pause of a lock.
 type PauseRequest struct {
 	Lock      string
-	Permanent bool // see [Request]; if the lock expires when it is idle, its pause expires with it
-	// End ends the pause. All fields below are then ignored.
+	Permanent bool // see [Request]; the pause of a lock that is not permanent expires with the lock
+	// End ends the pause. The fields below are ignored in this case.
 	End bool
-	// For is the length of the pause, at most ten years. With zero, the pause lasts until a request ends it. If the lock is paused already, the new
-	// values replace the old ones.
+	// For is the length of the pause, at most ten years. With zero, the pause lasts until a request ends it. If the lock is paused already, the request
+	// replaces the values of that pause, except its beginning.
 	For time.Duration
-	// Outcome is the outcome of the ticks that the pause settles: words of lower-case letters. Required.
+	// Outcome is the outcome of the ticks that the pause settles: lower-case words. Required.
 	Outcome string
-	// Reason and By are for display only: the reason, and the user who asks for the pause. Each is one line of at most 200 characters.
+	// Reason and By are for display only: the reason, and the user who requests the pause. Each is one line of at most 200 characters.
 	Reason, By string
 }
 
@@ -85,7 +86,7 @@ type PauseRequest struct {
 type PauseAnswer struct {
 	Now           time.Time // by Redis's clock
 	Before, After Pause
-	Err           error // if set, the outcome is unknown or the request was invalid, and the other fields are empty
+	Err           error // if set, the outcome is unknown or the request is invalid, and the other fields are empty
 }
 
 const (
@@ -95,7 +96,7 @@ const (
 
 var plainWords = regexp.MustCompile(`^[a-z]+( [a-z]+)*$`)
 
-// Validate returns an error if the request can't be valid.
+// Validate returns an error if a field is missing or malformed.
 func (r PauseRequest) Validate() error {
 	switch {
 	case r.End:
@@ -114,13 +115,13 @@ func (r PauseRequest) Validate() error {
 	return nil
 }
 
-// A PauseRecord is the stored form of a pause, as in pause.lua. Instants are in microseconds; Until is 0 for a pause without an end.
+// A PauseRecord is the stored form of a [Pause]: see pause.lua. Instants are in microseconds. Until is 0 for a pause without an end.
 type PauseRecord struct {
 	Changed, From, Until int64
 	Outcome, Reason, By  string
 }
 
-// PauseNote encodes the reason and the user of a pause for storage. The scripts treat it as opaque.
+// PauseNote encodes the reason and the user of a pause for storage. The scripts do not interpret the result.
 func PauseNote(reason, by string) string {
 	if by == "" {
 		return url.QueryEscape(reason)
@@ -146,12 +147,12 @@ func (p PauseRecord) Text() string {
 	return fmt.Sprintf("%d,%d,%d,%s,%s", p.Changed, p.From, p.Until, p.Outcome, PauseNote(p.Reason, p.By))
 }
 
-// Pause converts the record for callers.
+// Pause converts the record to a [Pause].
 func (p PauseRecord) Pause() Pause {
 	return Pause{From: FromMicros(p.From), Until: FromMicros(p.Until), Outcome: p.Outcome, Reason: p.Reason, By: p.By}
 }
 
-// Sound reports whether the values of the record are within the bounds that clients keep.
+// Sound reports whether all values of the record are within their bounds.
 func (p PauseRecord) Sound() bool {
 	return Sound(p.Changed-1, MaxNumber-1) && Sound(p.From, MaxNumber) && Sound(p.Until, MaxNumber) && len(p.Outcome) <= MaxHeard && len(p.Reason) <= MaxHeard && len(p.By) <= MaxHeard
 }
@@ -164,15 +165,15 @@ func (p PauseRecord) End() int64 {
 	return p.Until
 }
 
-// Stops reports whether the pause settles a tick that is requested now, and returns its outcome. stopped() in acquire.lua has the same rules.
+// Stops reports whether the pause settles a tick that is requested now, and returns the outcome. stopped() in acquire.lua has the same rules.
 func (p PauseRecord) Stops(t *Tick, now int64) (outcome string, ok bool) {
 	at, deadline := ToMicros(t.At)+t.Behind()*1e6, ToMicros(t.Deadline)
 	within := at >= p.From && at < p.End()
-	said := p.Changed > 0 && p.Outcome != "" // a request that ends a pause which the lock never had leaves a record without an outcome
+	said := p.Changed > 0 && p.Outcome != "" // a request that ends the pause of a lock that was never paused leaves a record without an outcome
 	return p.Outcome, said && (within || now < p.End() && (deadline == 0 || deadline >= min(p.From, now)))
 }
 
-// Next returns the record that replaces this one after a request. pause.lua has the same rules.
+// Next returns the record that a request puts in place of this one. pause.lua has the same rules.
 func (p PauseRecord) Next(r PauseRequest, now int64) PauseRecord {
 	known, on := p.Changed > 0, now < p.End()
 	next := PauseRecord{Changed: max(now, p.Changed+1), From: p.From, Until: p.Until, Outcome: p.Outcome}
@@ -211,7 +212,7 @@ func CutPause(s string) (pause, ledger string) {
 	return pause, ledger
 }
 
-// NewerPause returns the one of two encoded records that was changed later.
+// NewerPause returns the encoded record, a or b, that was changed later.
 func NewerPause(a, b string) string {
 	if a == b || ReadPause(b).Changed <= ReadPause(a).Changed {
 		return a

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// MaxBatch bounds the requests of a round trip, because Redis answers them one after the other.
+// MaxBatch is the maximum number of requests in one round trip. It is bounded because Redis executes the requests one after the other.
 const MaxBatch = 1000
 
-// A Store keeps locks on one Redis master, or on a quorum of independent masters. Its callers, [Client] and package locking, validate
-// requests, renew leases, and run background work.
+// A Store keeps locks on one Redis master, or on a quorum of independent masters. [Client] and package locking, which call it, validate requests,
+// renew leases, and run background work.
 type Store interface {
-	// Acquire asks for a slot for each request. It calls answer with the index of a request as soon as its result is known, so that the caller renews a
-	// granted lease while other requests are still under way. It calls answer from the goroutine of the caller.
+	// Acquire executes the requests. It calls answer with the index of a request as soon as the result of this request is known, so that the caller
+	// renews a granted lease while other requests are still under way. It calls answer from the caller's goroutine.
 	Acquire(ctx context.Context, requests []Request, answer func(place int, r Result))
 	// Wait waits until the request is granted or ctx ends. After an error, the request may still be granted.
 	Wait(ctx context.Context, r Request) (Grant, error)
 	// Release repeats its request until Redis has ended the lease, or ctx ends.
 	Release(ctx context.Context, r ReleaseRequest) (Released, error)
-	// ReleaseSoon is Release for at most two timeouts, counted from the instant begun.
+	// ReleaseSoon is Release for at most twice the timeout of a round trip, counted from the local instant begun.
 	ReleaseSoon(ctx context.Context, r ReleaseRequest, begun time.Duration) (Released, error)
-	// Renew asks once for each lease, and returns a result for each.
+	// Renew sends one request for each lease, and returns the results in the same order.
 	Renew(ctx context.Context, batch []Renewal) []Renewed
-	// RenewAfter returns the time until the next renewal of a lease with this remaining time.
+	// RenewAfter returns the time until the next renewal of a lease. left is the remaining time of the lease.
 	RenewAfter(left time.Duration) time.Duration
 	// RecordAttempt records the proposed attempt of a lease. It does nothing in a store whose renewals record the attempt.
 	RecordAttempt(row *HeldRow, attempt int64) error
@@ -38,7 +38,8 @@ type Store interface {
 	// DeleteOrphans deletes orphans whose outcome was recorded.
 	DeleteOrphans(ctx context.Context, lock string, ids []string) error
 
-	// ServerTime returns Redis's time. It makes a call only before the first reply. Estimate and Margin make no call.
+	// ServerTime returns Redis's time. It calls Redis only before the first reply. Estimate returns an estimate of Redis's time at a local instant, and
+	// Margin the maximum error of the estimate, without a call.
 	ServerTime(ctx context.Context) (time.Time, error)
 	Estimate(local time.Duration) (micros int64, known bool)
 	Margin(local time.Duration) time.Duration
@@ -54,8 +55,8 @@ type (
 	Compacter interface {
 		AcquireCompact(ctx context.Context, r Request) (result Result, ok bool)
 	}
-	// A SetLocker grants a row in each of several locks, or in none. If grants is nil, refused is the name of the lock that refused, and refusal its
-	// result.
+	// A SetLocker grants a row in each of several locks, or in none. If grants is nil, refusal is the result, and refused is the name of the lock that
+	// refused, if one did.
 	SetLocker interface {
 		AcquireSet(ctx context.Context, requests []Request) (grants []Grant, refusal Result, refused string)
 	}
@@ -67,14 +68,14 @@ type (
 	Remover interface {
 		Remove(ctx context.Context, locks []string, unusedSince time.Time) (removed []bool, err error)
 	}
-	// An EventPublisher publishes grants, and releases of locks by their names, and calls a function with the events of other clients.
+	// An EventPublisher publishes grants and, by the name of the lock, releases. It calls a function with the events of other clients.
 	EventPublisher interface {
 		Publish(ctx context.Context, granted []GrantedRow, released []string) error
 		Subscribe(ctx context.Context, f func([]GrantEvent))
 	}
 )
 
-// StoreAs returns the store as a T. If the store does not implement T, the error is [ErrQuorum].
+// StoreAs returns the store as a T. If the store does not implement T, the error is [ErrQuorum], with what as the name of the operation.
 func StoreAs[T any](store Store, what string) (T, error) {
 	s, ok := store.(T)
 	if !ok {
@@ -91,15 +92,15 @@ type Result struct {
 	Grant   Grant     // the granted row, if Granted
 	Until   time.Time // by Redis's clock; its meaning depends on Verdict
 	Holder  string    // the owner of a held slot
-	Outcome string    // of a decided tick: IfHeld or IfLate of a request, the outcome of a pause, or [OutcomeGranted]
-	Orphans int       // the number of runs of this lock whose outcome no replica has recorded yet
+	Outcome string    // the outcome of a decided tick: IfHeld or IfLate of a request, the outcome of a pause, or [OutcomeGranted]
+	Orphans int       // the number of orphans of the lock
 	Err     error
 }
 
 // Failed returns the result of a request whose outcome is unknown.
 func Failed(err error) Result { return Result{Verdict: Unknown, Err: err} }
 
-// Unsure reports whether the outcome is unknown and a repeated request with the same id may find it out.
+// Unsure reports whether the outcome is unknown, and a repeated request with the same id may get it.
 func (r Result) Unsure() bool {
 	return r.Verdict == Unknown && errors.Is(r.Err, ErrUnknown) && !errors.Is(r.Err, ErrRefused)
 }
@@ -126,7 +127,7 @@ type HeldRow struct {
 type Renewal struct {
 	Row     *HeldRow
 	Attempt int64 // the newest attempt number that the holder proposes
-	Aside   bool  // sent only to record the attempt; the schedule of renewals does not change
+	Aside   bool  // an extra renewal to record the attempt; it does not replace the next regular renewal
 }
 
 // A Renewed is the result of a [Renewal]. If the outcome is unknown, Done and Lost are both false.
@@ -135,7 +136,7 @@ type Renewed struct {
 	Lost bool
 	Why  string        // the reason, if the lease is lost
 	Left time.Duration // the time until the lease ends without another renewal, counted from Sent
-	Stop string        // why the holder is asked to stop; "" if it is not
+	Stop string        // the reason of a request to stop; "" without one
 	Sent time.Duration // the local clock before the request was sent
 	Next time.Duration // the time of the next renewal, counted from Sent
 	Err  error
@@ -163,10 +164,10 @@ type ReleaseRequest struct {
 	Mode    ReleaseMode
 	Attempt int
 	Outcome string // for followers: [OutcomeFailed] or [OutcomeSucceeded]; "" for none
-	Held    bool   // the lease had not ended before the first try to release it
-	Doubt   bool   // an earlier try, sent while the lease was held, may have released it: a missing row does not prove a loss
+	Held    bool   // the lease had not ended when its release began
+	Doubt   bool   // an earlier try may have released the held lease, so a missing row does not prove that the lease was lost
 	Fresh   bool   // the lease was never renewed, so Grant.Ticket is still valid
-	Acked   bool   // wait until enough Redis replicas have the write
+	Acked   bool   // Release waits until enough Redis replicas have the write
 }
 
 // Released is the answer of a store to a [ReleaseRequest].
@@ -178,7 +179,7 @@ const (
 	ReleasedGone Released = "gone" // Redis no longer had the row
 )
 
-// Sure interprets an answer. If the row is gone and an earlier try may have released it, Sure returns [ReleasedNow].
+// Sure returns the answer that counts. This is [ReleasedNow] if the row is gone and an earlier try may have released it.
 func (r ReleaseRequest) Sure(answer Released) Released {
 	if r.Doubt && answer == ReleasedGone {
 		return ReleasedNow
@@ -186,10 +187,10 @@ func (r ReleaseRequest) Sure(answer Released) Released {
 	return answer
 }
 
-// UnknownSlot is the slot of a grant that may or may not exist.
+// UnknownSlot is the slot in a release whose sender does not know which slot was granted, if any.
 const UnknownSlot = -1
 
-// Withdrawal returns the release that undoes the grant of a request, if it was granted.
+// Withdrawal returns the release that undoes the grant of a request, if Redis has granted it.
 func Withdrawal(r Request) ReleaseRequest {
 	return ReleaseRequest{Row: &HeldRow{Request: r, Grant: Grant{Slot: UnknownSlot}}, Mode: ReleaseUndo}
 }
@@ -201,24 +202,24 @@ type Grant struct {
 	Tick    int64 // the tick of the run, in seconds since 1970; 0 for none
 	Attempt int64
 	Expiry  int64 // the end of the lease by Redis's clock, in microseconds
-	Now     int64 // Redis's clock at the grant, in microseconds
+	Now     int64 // Redis's clock in the reply, in microseconds
 	Known   Known
-	// Sent is the local clock before the request was sent. Received is the local clock when the caller got the reply, which may be later than its
-	// arrival if several requests shared a round trip.
+	// Sent is the local clock before the request was sent. Received is the local clock when the caller got the reply. If several requests share a round
+	// trip, the reply may have arrived before Received.
 	Sent, Received time.Duration
 	// RenewAfter is the time from Sent to the first renewal.
 	RenewAfter time.Duration
 	// Provisional is true for a grant with a shortened lease. The first renewal extends the lease to its full length.
 	Provisional bool
-	// Ticket is private data of the store. The client passes it back with each request about the lease.
+	// Ticket is for the store, which gets it back with each request about the lease.
 	Ticket Ticket
 }
 
-// A Ticket is data that a store keeps about a lease besides its row. Its type belongs to the store; it may be nil.
+// A Ticket is data about a lease, besides its row, that only the store uses. It may be nil.
 type Ticket any
 
-// Known is the state of a lock as a reply reports it. Floor is the greatest token of the lock, Longest its longest lease in microseconds, and Low the
-// tick, in seconds since 1970, up to which all ticks are decided.
+// Known is the state of a lock in a reply. Floor is the greatest token of the lock, and Longest its longest lease in microseconds. All ticks up to
+// Low, in seconds since 1970, are decided.
 type Known struct {
 	Floor, Longest, Low int64
 	Ledger              string // the pause and the ledger, joined by [JoinPause]
@@ -227,7 +228,7 @@ type Known struct {
 // HoldFor returns the time for which a holder relies on a lease: its length minus 1 % for clock drift and 2 ms for late timers.
 func HoldFor(length time.Duration) time.Duration { return length - length/100 - 2*time.Millisecond }
 
-// Left returns the time that was left of a lease of this length at the grant. It is at most length, even if Redis's clock was stepped back.
+// Left returns the remaining time, at the instant Now, of a lease of this length. It is at most length, even if Redis's clock was stepped back.
 func (g *Grant) Left(length time.Duration) time.Duration {
 	return min(length, time.Duration(g.Expiry-g.Now)*time.Microsecond)
 }
@@ -235,7 +236,7 @@ func (g *Grant) Left(length time.Duration) time.Duration {
 // Deadline returns the instant, by the local clock, until which the holder relies on a lease of this length.
 func (g *Grant) Deadline(length time.Duration) time.Duration { return g.Sent + HoldFor(g.Left(length)) }
 
-// Check returns an error if the reply took longer than the lease lasts.
+// Check returns an error if the lease had ended for its holder before the reply was received.
 func (g *Grant) Check(r Request) error {
 	if g.Received < g.Deadline(r.Lease) {
 		return nil
@@ -248,8 +249,7 @@ type GrantEvent struct {
 	Lock  string
 	Tick  time.Time // zero if a row was released; then Owner and Until are zero, too
 	Owner string
-	// Until is the expiry of the lease, by Redis's clock, unless the lease is renewed. It is in the past if the lease was given back, or if its run is
-	// now an orphan.
+	// Until is the end of the lease by Redis's clock, unless the holder renews it. It is in the past after the lease was given back or handed over.
 	Until time.Time
 }
 

@@ -22,8 +22,8 @@ type Options struct {
 // timeFormat is the time format of a text log. It contains the date and the zone, because logs are read on other days and on other machines.
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// New returns a logger, and the Writer that writes the logger's lines to out. If out is a file, New writes to a duplicate of its descriptor, because a write
-// to stdout or stderr ends the process if it is a pipe without a reader.
+// New returns a logger, and the Writer that writes the logger's lines to out. If out is a file, New writes to a duplicate of its descriptor, because Go ends
+// a process that writes to stdout or stderr after the reader of the pipe is gone.
 func New(out io.Writer, o Options) (hclog.Logger, *Writer) {
 	if f, ok := out.(*os.File); ok {
 		out = duplicateFile(f)

@@ -22,7 +22,7 @@ const (
 // exhaustionCodes lists the errors for a lack of file descriptors, of processes and threads, of memory, and of space on a disk or in a kernel table.
 var exhaustionCodes = []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ENOSPC}
 
-// IsExhausted reports whether an error was caused by exhaustion. The same call may succeed later, or on another machine.
+// IsExhausted reports whether an error was caused by one of these shortages. The failed call may succeed later, or on another machine.
 func IsExhausted(err error) bool {
 	return slices.ContainsFunc(exhaustionCodes, func(code syscall.Errno) bool { return errors.Is(err, code) })
 }

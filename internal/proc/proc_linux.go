@@ -26,7 +26,7 @@ type Process struct {
 
 	state byte
 	flags uint64
-	env   string // address of the environment
+	env   string // address of the environment in memory, "0" if there is none
 }
 
 // Dead reports whether the process has exited. It may be unreaped.
@@ -35,7 +35,7 @@ func (p Process) Dead() bool { return p.state == 'Z' || p.state == 'X' }
 // Uninterruptible reports whether the process is in uninterruptible sleep in the kernel.
 func (p Process) Uninterruptible() bool { return p.state == 'D' }
 
-// Kernel reports whether the process is a kernel thread.
+// Kernel reports whether the process is a kernel thread. flag is PF_KTHREAD of the kernel's include/linux/sched.h.
 func (p Process) Kernel() bool { const flag = 0x00200000; return p.flags&flag != 0 }
 
 // Executed reports whether the process has executed a program since its fork. flag is PF_FORKNOEXEC of the kernel's include/linux/sched.h.
@@ -69,8 +69,8 @@ func All() ([]Process, error) {
 	return all, nil
 }
 
-// Children returns the children of this process, including dead ones. It does not read /proc/PID/task/TID/children, which is faster, but optional in kernels,
-// and may miss children.
+// Children returns the children of this process, including dead ones. It does not use the faster /proc/PID/task/TID/children, because kernels may lack this
+// file, and the file may lack children.
 func Children() []Process { return ChildrenOf(os.Getpid()) }
 
 // ChildrenOf returns the children of a process, including dead ones.
@@ -79,8 +79,8 @@ func ChildrenOf(parent int) []Process {
 	return slices.DeleteFunc(all, func(p Process) bool { return p.Parent != parent })
 }
 
-// Killed reports whether SIGKILL is pending for a process. Such a process executes no further instruction of its own, even if it stays in the kernel for
-// long.
+// Killed reports whether SIGKILL is pending for a process. Such a process returns to no instruction of its program, even if it hangs in the kernel for a long
+// time.
 func Killed(pid int) bool {
 	const bit = 1 << (unix.SIGKILL - 1)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -153,8 +153,8 @@ func RunOf(pid int) (id string, known bool) {
 		if len(env) > 0 || err != nil && !errors.Is(err, unix.ESRCH) {
 			return "", true
 		}
-		// During execve, and in a dying process that is not a zombie yet, there is no environment. The file is then empty or, in newer kernels, can't be opened
-		// (ESRCH). If the environment is missing and not only empty, its address is 0.
+		// During execve, and in a dying process that is not a zombie yet, there is no environment. The file is then empty or, in newer kernels, can't be
+		// opened (ESRCH). If there is no environment, its address is 0; an empty environment has an address.
 		if p, ok := Of(pid); ok && !p.Dead() && p.env == "0" {
 			return "", false
 		}
@@ -162,8 +162,8 @@ func RunOf(pid int) (id string, known bool) {
 	return "", true
 }
 
-// ID returns a text that identifies this process among all processes since the boot of this kernel. A PID alone is not enough, because it is valid in one PID
-// namespace and is reused. ID returns "" if the identity can't be determined.
+// ID returns a text that identifies this process among all processes since the boot of this kernel. A PID alone is not enough, because a PID is valid only in
+// its PID namespace, and is reused. ID returns "" if the identity can't be determined.
 func ID() string {
 	where, pid := kernelAndNamespace(), os.Getpid()
 	self, ok := Of(pid)

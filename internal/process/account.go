@@ -23,8 +23,8 @@ import (
 
 type account struct {
 	uid, gid          uint32
-	name, home, shell string // of the user; the command gets them as USER, HOME and SHELL
-	source            string // source of the entry: fromPasswd, fromGetent, "the system", or "" if the user is a number without an entry
+	name, home, shell string // the command gets them as USER, HOME and SHELL
+	source            string // source of the entry: fromPasswd, fromGetent, "the system", or "" if the user was named by a number that has no entry
 
 	by *Accounts // looks up entries in the directory service
 }
@@ -34,9 +34,8 @@ const (
 	fromGetent = "getent passwd"
 )
 
-// setUser looks up the user and fills in the account. A user that is given by number needs no entry: without an entry, setUser returns a nil user and no error.
-// If a group is named too, setUser returns the same when the directory service does not answer, because a command can start with the numbers of a user and a
-// group alone.
+// setUser looks up the user and fills in the account. It returns a nil user and no error if the name is a number without an entry, or, with a group, a number
+// whose lookup gets no answer: a command can start with the numbers of a user and a group alone.
 func (a *account) setUser(name, groupName string) (*user.User, error) {
 	uid, numErr := parseID(name)
 	most := getentTime
@@ -64,8 +63,8 @@ func (a *account) setUser(name, groupName string) (*user.User, error) {
 	return u, nil
 }
 
-// findUser looks the user up in /etc/passwd. If the user is not there, it asks the directory service and waits at most for the duration most. The error wraps
-// [errNoEntry] if both lack the user.
+// findUser looks the user up in /etc/passwd. If the user is not there, findUser asks the directory service, with most as the time limit. The error wraps
+// [errNoEntry] if the user is in neither.
 func (a *account) findUser(name string, most time.Duration) (u *user.User, shell string, err error) {
 	f, err := passwdEntry("/etc/passwd", name)
 	if a.source = fromPasswd; errors.Is(err, errNoEntry) {
@@ -131,11 +130,10 @@ func parseID(s string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// passwdFields is the number of fields of a line of passwd(5).
 const passwdFields = 7
 
-// passwdEntry returns the fields of the user's line in a passwd(5) file. A line whose user has this name takes precedence over a line whose user has this
-// number. The error is [errNoEntry] if no line matches.
+// passwdEntry returns the fields of the line of a passwd(5) file with this user name or, if no line has the name, with this user number. The error is
+// [errNoEntry] if no line matches.
 func passwdEntry(passwd, name string) (entry []string, err error) {
 	f, err := os.Open(passwd)
 	if proc.IsExhausted(err) {
@@ -161,17 +159,17 @@ func passwdEntry(passwd, name string) (entry []string, err error) {
 }
 
 const (
-	// getentTime bounds a lookup in a directory service (LDAP, SSSD). Only the start that needs the entry waits.
+	// getentTime bounds a lookup in a directory service (LDAP, SSSD). A slow lookup delays only the start that needs the entry.
 	getentTime = 5 * time.Second
-	// numberTime bounds a lookup whose result is optional. A start makes up to three such lookups. Together they must take less than 5 s, because a granted
-	// lease may leave no more time for the start.
+	// numberTime bounds the lookup of a user that is given by number together with a group. A start does not need the entry, and looks it up as many as three
+	// times. The three lookups must take less than 5 s in total, because a granted lease may leave no more time for the start.
 	numberTime = 1500 * time.Millisecond
-	// mostGetent caps the bytes of an answer. The answer for a group lists its members, which may be about ten thousand.
+	// mostGetent caps getent's output in bytes. It has room for the entry of a group with about ten thousand members.
 	mostGetent = 4 << 20
 )
 
 // getentPrograms lists the usual paths of getent(1). getent asks the services of nsswitch.conf, such as LDAP, SSSD and systemd-homed. This program is linked
-// statically, so it can only read files itself.
+// statically, so without getent it could only read files such as /etc/passwd.
 var getentPrograms = []string{"/usr/bin/getent", "/bin/getent", "/run/current-system/sw/bin/getent"}
 
 var (
@@ -179,19 +177,19 @@ var (
 	errNoGetent = errors.New("this machine has no getent to ask a directory with")
 )
 
-// silent is the error of a directory service that does not answer. It matches [safefile.ErrUnanswered]: the command was not started and is not at fault.
+// silent reports that the directory service did not answer. It matches [safefile.ErrUnanswered], so that markNotStarted does not blame the command.
 type silent struct{ error }
 
 func (silent) Is(target error) bool { return target == safefile.ErrUnanswered }
 
-// Accounts caches lookups of users and groups. It asks the directory service once per entry. After a lookup that timed out, it fails each lookup with the same
-// or a shorter time limit without asking. Use a new Accounts for each `cronclave` command and for each reload of the configuration, because a cached entry is
-// never looked up again. A nil *Accounts caches nothing; the start of a run uses it. It is safe for concurrent use.
+// Accounts caches lookups of users and groups. It asks the directory service once per entry. After a lookup has timed out, new lookups with the same or a
+// shorter time limit fail at once. Use a new Accounts for each `cronclave` command and for each reload of the configuration, because a cached entry is never
+// looked up again. Each start of a run uses a nil *Accounts, which caches nothing. Accounts is safe for concurrent use.
 type Accounts struct {
 	mu     sync.Mutex
 	known  map[[2]string]directoryAnswer // answers by database and key
 	silent error                         // error of the timed-out lookup with the longest time limit, or nil
-	waited time.Duration                 // the time limit of that lookup
+	waited time.Duration                 // time limit of the lookup that set silent
 }
 
 // databaseEntry maps each database of getent(1) to the kind of its entries, for errors.
@@ -232,7 +230,7 @@ func (by *Accounts) cachedGetent(most time.Duration, database, key string) (stri
 }
 
 // runGetent returns the first line that getent(1) prints. The error wraps [errNoEntry] if the entry does not exist, and matches [safefile.ErrUnanswered] if
-// the directory service does not answer within most.
+// the directory service does not answer within the time most.
 func runGetent(most time.Duration, database, key string) (string, error) {
 	program := getentProgram()
 	switch {
@@ -278,7 +276,7 @@ func getentProgram() string {
 	return ""
 }
 
-// limitedBuffer keeps up to mostGetent bytes. Write fails if it would exceed them.
+// limitedBuffer keeps up to mostGetent bytes. Write returns an error instead of exceeding this length.
 type limitedBuffer struct{ text []byte }
 
 func (b *limitedBuffer) Write(p []byte) (int, error) {
@@ -289,7 +287,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// directoryServices returns the services that nsswitch.conf lists for the first of the databases that has a line in it. It leaves out the service "files".
+// directoryServices returns the services that nsswitch.conf lists for the first database, or for the next one if the first has no line. It omits "files".
 func directoryServices(nsswitch []byte, databases ...string) (services []string) {
 	for _, database := range databases {
 		for line := range bytes.Lines(nsswitch) {
@@ -310,8 +308,8 @@ func directoryServices(nsswitch []byte, databases ...string) (services []string)
 }
 
 // directoryGroups returns the numbers of a user's groups in the directory service. It returns none if nsswitch.conf does not exist or names no directory
-// service. For a user of /etc/passwd it ignores the service systemd, which is in Debian's nsswitch.conf by default: that service knows only users and groups of
-// this machine.
+// service. For a user of /etc/passwd, the service systemd does not count as a directory service: Debian configures it by default, and it has only users and
+// groups of this machine.
 func (by *Accounts) directoryGroups(user, source string) ([]string, error) {
 	nsswitch, err := os.ReadFile("/etc/nsswitch.conf")
 	if err != nil {

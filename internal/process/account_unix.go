@@ -21,8 +21,8 @@ type identity struct {
 }
 
 // lookupIdentity looks up a user and a group, each by name or by number. An empty name means the replica's own user or group. With a user, the supplementary
-// groups are the ones that initgroups(3) sets: every group that lists the user, and the primary group. Without a user there are no supplementary groups. A
-// user's number needs no entry in the user database. Without an entry there is no primary group, so the group must be named.
+// groups are the ones that initgroups(3) sets: every group that lists the user, and the primary group. Without a user there are none. A user's number needs
+// no entry in the user database, but without an entry there is no primary group, so the group must be named.
 func (by *Accounts) lookupIdentity(userName, groupName string) (*identity, error) {
 	a := &identity{account: account{uid: uint32(os.Getuid()), gid: uint32(os.Getgid()), by: by}}
 	var u *user.User
@@ -52,7 +52,7 @@ func (by *Accounts) lookupIdentity(userName, groupName string) (*identity, error
 	return a, nil
 }
 
-// setGroups fills in the supplementary groups from /etc/group and from the directory service, whose groups may contain a user of /etc/passwd.
+// setGroups fills in the supplementary groups from /etc/group and from the directory service, which may list a user of /etc/passwd in its groups.
 func (a *identity) setGroups(u *user.User) error {
 	ids, err := u.GroupIds()
 	if err != nil {
@@ -93,7 +93,7 @@ func (a *identity) String() string {
 	return fmt.Sprintf("uid %d, gid %d, groups %s, from %s", a.uid, a.gid, orText(groups, "none"), orText(a.source, "no entry"))
 }
 
-// Rights returns the identity under which a job's files are opened. It returns nil if this process opens them as its own user.
+// Rights returns the identity under which a job's files are opened. It returns nil if no user is named, or if the user is this process's own.
 func (by *Accounts) Rights(userName, groupName string) (*safefile.Identity, error) {
 	if userName == "" {
 		return nil, nil
@@ -134,7 +134,7 @@ func (by *Accounts) lookupGroup(name string) (uint32, error) {
 
 // sysCredential converts the identity to the type that os/exec takes. With keepGroups, the command keeps the replica's supplementary groups.
 func (a *identity) sysCredential(keepGroups bool) *syscall.Credential {
-	// Changing to the process's own user needs no privilege, but setgroups does.
+	// An unprivileged process may change to its own user and group, but may not call setgroups.
 	self := os.Geteuid() != 0 && int(a.uid) == os.Geteuid() && int(a.gid) == os.Getegid()
 	return &syscall.Credential{Uid: a.uid, Gid: a.gid, Groups: a.groups, NoSetGroups: keepGroups || self}
 }

@@ -63,7 +63,7 @@ func (c *cells) newTree(s *Spec) (tree, error) {
 		if limited {
 			return nil, fmt.Errorf("%w: %w", ErrLimits, err)
 		}
-		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) { // temporary shortage: a later run may get its cgroup
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) { // temporary shortage: fail instead of running without a cgroup
 			return nil, fmt.Errorf("cgroup of the run: %w", err)
 		}
 		c.warned.Do(func() {
@@ -131,11 +131,11 @@ func groupLives(id int) bool {
 // removeTime bounds the wait for the kernel to remove a cgroup that has become empty.
 const removeTime = time.Second
 
-// base is the replica's cgroup. Every run gets a cgroup below it. The replica itself stays in its old cgroup until a run has limits.
+// base is the replica's cgroup. Every run gets a cgroup below it. The replica itself stays in its original cgroup, unless enableControllers moves it to leaf.
 type base struct {
 	dir  string
-	leaf string   // cgroup beside dir, to which the replica moves once a run has limits
-	lock *os.File // the open directory with a lock on it, which shows other replicas that this replica is alive
+	leaf string   // cgroup beside dir, for the replica itself
+	lock *os.File // dir, open and locked: removeStale of another replica does not remove a locked directory
 	runs atomic.Uint64
 }
 
@@ -242,7 +242,7 @@ func (b *base) makeCgroup(name string) (*cgroup, error) {
 }
 
 // cgroup is a tree whose processes are found by their cgroup and by their process group. A process with the right privileges can move itself to another
-// cgroup (pam_systemd does, for sudo and su), but it rarely leaves both.
+// cgroup (pam_systemd does, for sudo and su), but such a process rarely leaves the process group as well.
 type cgroup struct {
 	group
 	dir string
@@ -282,7 +282,7 @@ func (c *cgroup) placeLeader(attr *syscall.SysProcAttr) {
 
 func (c *cgroup) describe(r *Watched) { r.Cgroup = c.dir }
 
-// missingPart is called after a failed start. The cgroup can be missing because the warden removes the cgroup of a late run.
+// missingPart is called after a failed start. The cgroup can be missing because the warden removes the cgroup of a run that it has killed.
 func (c *cgroup) missingPart() error {
 	if err := unix.Access(c.dir, unix.F_OK); err != nil {
 		return fmt.Errorf("its cgroup %s was removed", c.dir)
@@ -375,8 +375,8 @@ func writeControl(dir, file, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// ownCgroup returns the directory of this process's version 2 cgroup. The files are described in proc(5) and cgroups(7). In the hybrid layout, version 2 is
-// at /sys/fs/cgroup/unified, beside the controllers of version 1. That is enough, because membership and cgroup.kill need no controller.
+// ownCgroup returns the directory of this process's version 2 cgroup. The arguments are paths of the files /proc/PID/mountinfo and /proc/PID/cgroup. In the
+// hybrid layout, version 2 is at /sys/fs/cgroup/unified without controllers. It is usable, because membership and cgroup.kill need no controller.
 func ownCgroup(mountinfo, cgroup string) (string, error) {
 	member, err := os.ReadFile(cgroup)
 	if err != nil {

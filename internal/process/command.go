@@ -6,15 +6,15 @@
 //
 //   - A cgroup (version 2) for each run, if the machine permits it. The command starts in it, so its descendants can't escape by setsid or by a double fork.
 //     One write to cgroup.kill kills them all.
-//   - A process group for each run, always. Without cgroups, a grandchild with a session of its own escapes SIGTERM to the group. The replica is a subreaper,
-//     so it becomes the parent of such orphans after the run, and kills those with the run's CRONCLAVE_RUN_ID in their environment. A process escapes if it
-//     has cleared its environment, or if it runs as a user whose processes the replica may not inspect.
+//   - A process group for each run, always. Without cgroups, a grandchild with a session of its own is not in the group. The replica is a subreaper: when
+//     the parent of such a process dies, the replica becomes its parent. At the end of the run, the replica kills the process if its environment has the
+//     CRONCLAVE_RUN_ID of the run. A process escapes if it has cleared its environment, or if it runs as a user whose processes the replica may not inspect.
 //
-// The leader of the group is the command itself. It stays unreaped (a zombie) until its group was killed. Until then the kernel does not reuse its PID, so
-// the signal can't hit another process.
+// The leader of the group is the command itself. It stays unreaped (a zombie) until its group was killed. Until then the kernel does not reuse its PID, so a
+// signal to the group can't hit another process.
 //
 // A replica that is dead or suspended can't kill anything. The [Warden], a helper process outside the replica, then kills the runs. A Host with a warden
-// registers each run there before its command starts.
+// registers each run with the warden before the command starts.
 //
 // Production use is on Linux. On macOS there are only process groups. On other platforms [NewHost] returns [ErrNotSupported].
 package process
@@ -40,9 +40,9 @@ var (
 	ErrNotFound = errors.New("command not found")
 	// ErrNotExecutable reports that the command exists, but the system can't execute it.
 	ErrNotExecutable = errors.New("command can't be executed")
-	// ErrNice reports that the command's priority can't be set, because a priority above the replica's own takes a privilege.
+	// ErrNice reports that the command's priority can't be set, because a priority above the replica's own needs a privilege.
 	ErrNice = errors.New("the priority can't be set")
-	// ErrLimits reports that this machine can't enforce the limits of a run.
+	// ErrLimits reports that this machine can't enforce the limits of a run, or that the limits are too low to start the command.
 	ErrLimits = errors.New("limits can't be kept on this machine")
 	// ErrUserLimit reports that the command's user has as many processes as the kernel permits.
 	ErrUserLimit = errors.New("the user's limit of processes is reached")
@@ -87,8 +87,8 @@ type Spec struct {
 	// Limits bound the resources of the command and of all its descendants. Default to none.
 	Limits Limits
 	// Lease bounds the life of the run; nil sets no bound. KillGrace is the time between SIGTERM and SIGKILL before the lease ends, at most a third of the
-	// lease. The [Warden] uses both; the contexts stop and kill of [Host.Run] are independent of them. KillGrace also bounds the time for processes that the
-	// command leaves behind.
+	// lease. Both are for the [Warden]; the contexts stop and kill of [Host.Run] are independent of the lease. KillGrace also bounds the time between SIGTERM
+	// and SIGKILL for processes that the command leaves behind.
 	Lease     Lease
 	KillGrace time.Duration
 	// Begin is called immediately before the start. If it returns an error, the command is not started. Started is called after the start. Both may be nil.
@@ -100,7 +100,7 @@ type Spec struct {
 	// overlap, and none comes after Run has returned. Line must not keep the slice. May be nil.
 	Line func(stream string, line []byte)
 	// Attached gives this process's own stdin, stdout and stderr to the command; Keep and Line are then ignored. If this process has a terminal, the command
-	// may use it, and Ctrl-Z stops both processes.
+	// may use it. Ctrl-Z then stops the command and, on Linux, this process.
 	Attached bool
 	// account describes the result of looking up User and Group, for the log.
 	account string
@@ -110,7 +110,7 @@ type Spec struct {
 
 // Limits bound the total resources of a run's processes. The kernel enforces them in the run's cgroup: see [Host.Check].
 type Limits struct {
-	// Memory is in bytes; 0 means no limit. If a run needs more, the kernel kills all its processes: see [Exit.OutOfMemory]. The memory is not swapped out.
+	// Memory is the maximum in bytes, without swap; 0 means no limit. If a run needs more, the kernel kills all its processes: see [Exit.OutOfMemory].
 	Memory int64
 	// Pids is the maximum number of processes and threads; 0 means no limit. At the limit, fork fails.
 	Pids int
@@ -122,10 +122,10 @@ type Exit struct {
 	Code int
 	// Signal is the name of the signal that ended the command, such as "SIGKILL", or "".
 	Signal string
-	// Late reports whether the [Warden] stopped or killed the run, or prevented its start, because its lease was about to end. The result then says nothing
-	// about the command itself.
+	// Late reports whether the [Warden] stopped or killed the run, or prevented its start, because its lease was about to end. Code and Signal then do not
+	// show a failure of the command itself.
 	Late bool
-	// Killed is the time at which the [Warden] killed the run, or zero. This process may have been suspended since then.
+	// Killed is the time at which the [Warden] killed the run, or zero. It may be long before the return of [Host.Run], if this process was suspended.
 	Killed time.Time
 	// Left lists the programs of processes that were still running when the command exited by itself. They got SIGTERM, and SIGKILL a little later.
 	Left []string
@@ -133,11 +133,11 @@ type Exit struct {
 	OutOfMemory bool
 	// OOMKills is the number of processes in this process's cgroup that the kernel killed for memory during a failed run. They may belong to other runs.
 	OOMKills int64
-	// Tail is the end of the output, at most Spec.Keep bytes, with the lines of both streams in their order.
+	// Tail is the end of the output, at most Spec.Keep bytes. Lines of stdout and stderr are in the order in which they were read.
 	Tail []byte
-	// Cut is the number of bytes of output before Tail, if any output is kept.
+	// Cut is the number of bytes of output before Tail, or 0 if Spec.Keep is 0.
 	Cut int64
-	// Err is the error that prevented the start or the wait. It may wrap [ErrNotFound] or [ErrNotExecutable]. Otherwise nil.
+	// Err is the error that prevented the start or the wait, such as [ErrNotFound] or [ErrNotExecutable], or nil.
 	Err error
 }
 
@@ -207,7 +207,7 @@ type Ward interface {
 	Release()
 }
 
-// Lease bounds the life of a run, even if this process can't end the run.
+// Lease is the lease of a run. The [Warden] ends the run before the lease ends, if this process can't.
 type Lease interface {
 	// Length returns the full duration of the lease after a grant or a renewal.
 	Length() time.Duration

@@ -20,8 +20,8 @@ type EnvSpec struct {
 	// InheritEnv passes on all of Base except CRONCLAVE_ variables and the service manager's variables. Without it, only PATH, HOME, LANG and TZ are passed
 	// on.
 	InheritEnv bool
-	// EnvTaken is the set of variables of Base that the configuration uses outside the job's own env. They are never passed on, because they may hold secrets
-	// of the daemon.
+	// EnvTaken is the set of variables of Base that the configuration uses outside the job's own env. They are never passed on, because they may hold
+	// secrets, such as the password of Redis.
 	EnvTaken map[string]bool
 	// User sets HOME, USER, LOGNAME and SHELL; "" leaves them unchanged. A user without an entry in the user database gets / as HOME and /bin/sh as SHELL.
 	// EnvFile and EnvFromFile are opened with the rights of User and Group, if this process may assume them, so that a job gets no file that it could not
@@ -118,7 +118,7 @@ func sortedEntries(env map[string]string) []string {
 	return entries
 }
 
-// jobFiles reads the files of a job with the rights of the job's user. It stops when the run's context ends.
+// jobFiles reads the files of a job with the rights of the job's user. It stops when ctx ends.
 type jobFiles struct {
 	ctx  context.Context //nolint:containedctx // it lives as long as one call
 	user string

@@ -24,8 +24,8 @@ import (
 // killWarning is the time that processes may survive SIGKILL before a warning is logged.
 const killWarning = 5 * time.Second
 
-// Host runs commands on this machine. A process should have only one: on Linux it makes the process a subreaper, and reaps the orphans that become
-// its children. It is safe for concurrent use.
+// Host runs commands on this machine. A process should have only one Host: on Linux, a Host makes its process a subreaper, and reaps the orphans that become
+// children of the process. Host is safe for concurrent use.
 type Host struct {
 	log       hclog.Logger
 	cells     *cells
@@ -57,7 +57,7 @@ func newHost(log hclog.Logger, c *cells, w Warden) *Host {
 	return h
 }
 
-// Isolation describes in one line how the processes of a run are kept together, for the log of the start.
+// Isolation returns a line for the log that names the mechanism, cgroup or process group, by which the processes of a run are found.
 func (h *Host) Isolation() string { return h.cells.describe() }
 
 // Close removes the replica's cgroup and ends the reaper. Call it after the last Run has returned.
@@ -84,12 +84,12 @@ func (h *Host) Check(s Spec) error {
 
 // Run starts the command and blocks until the command and all its descendants are dead.
 //
-// When stop ends, the tree gets SIGTERM. When kill ends, the tree gets SIGKILL. Until kill ends, processes that outlive the command may continue. If the
+// When stop ends, the tree gets SIGTERM, and may continue until kill ends, even if the command exits earlier. When kill ends, the tree gets SIGKILL. If the
 // command exits before stop ends, the processes that it left behind get SIGTERM, and SIGKILL after two seconds or after Spec.KillGrace, whichever is less:
 // see [Exit.Left]. If stop or kill has ended already, Run starts nothing.
 //
-// Run does not return while a process survives SIGKILL: a process that hangs in the kernel, or, if this process is not root and has no cgroup, a process that
-// has changed its user.
+// Run does not return while a process survives SIGKILL. A process survives if it hangs in the kernel, or if it has changed its user while this process is not
+// root and has no cgroup.
 func (h *Host) Run(stop, kill context.Context, s Spec) Exit {
 	for _, c := range []context.Context{kill, stop} {
 		if c.Err() != nil {
@@ -238,7 +238,7 @@ func markNotStarted(err error) error {
 	return fmt.Errorf("%w: %w", ErrNotStarted, err)
 }
 
-// startInTurn waits for its turn, because few starts may run at the same time, and then starts the command. If stop or kill ends, it stops waiting.
+// startInTurn starts the command once fewer than startsAtOnce starts are running. If stop or kill ends during the wait, it returns an error.
 func (h *Host) startInTurn(stop, kill context.Context, cmd *exec.Cmd, s *Spec, t tree) (*os.Process, error) {
 	if h.stuck.has(startKey(cmd)) {
 		return nil, hangError(cmd, "still hangs since an earlier start")
@@ -272,11 +272,11 @@ const (
 	// busyTime bounds the retries of a start whose program is open for writing, and absentTime the retries of a start whose program is missing. In both cases
 	// an update may be replacing the program.
 	busyTime, absentTime = 10 * time.Second, time.Second
-	// The shortest and the longest pause between two attempts to start the same command.
+	// The pauses between two tries to start the same command grow from firstRetry to lastRetry.
 	firstRetry, lastRetry = 20 * time.Millisecond, 250 * time.Millisecond
 )
 
-// startAgain starts the command, and retries while an update seems to be replacing its program. It gives up its turn after the first failed attempt.
+// startAgain starts the command, and retries while an update seems to be replacing its program. After the first failure it gives up its turn to other starts.
 func (h *Host) startAgain(kill context.Context, cmd *exec.Cmd, s *Spec, t tree, next func()) (*os.Process, error) {
 	pause := backoff.New(firstRetry, lastRetry)
 	for since := time.Now(); ; {
@@ -316,8 +316,8 @@ func startDirectly(kill context.Context, cmd *exec.Cmd, t tree) (*os.Process, er
 	}
 }
 
-// whyNotStarted returns the error of a command that could not be started. If a resource was missing but the machine can start other processes, it blames the
-// limits of the run or of the user.
+// whyNotStarted returns the error of a command that could not be started. If a resource was missing but the machine can start other processes, the error
+// blames the limits of the run or of the user.
 func (h *Host) whyNotStarted(cmd *exec.Cmd, s *Spec, t tree, err error) error {
 	if errors.Is(err, ErrNotStarted) {
 		return err
@@ -335,8 +335,8 @@ func (h *Host) whyNotStarted(cmd *exec.Cmd, s *Spec, t tree, err error) error {
 	return markNotStarted(why)
 }
 
-// userLimit returns the error for a user with as many processes as the kernel permits. It does not wrap EAGAIN, because callers take EAGAIN for a shortage of
-// the whole machine, but commands of other users still start.
+// userLimit returns the error for a user with as many processes as the kernel permits. It does not wrap EAGAIN: callers would take EAGAIN for a shortage of
+// the whole machine, although commands of other users still start.
 func (s *Spec) userLimit(path string) error {
 	return fmt.Errorf("start %s: %w: the user %s may have %s processes and threads (RLIMIT_NPROC of cronclave, \"LimitNPROC=\" of its service)", path, ErrUserLimit, s.User,
 		processLimit())
@@ -344,7 +344,7 @@ func (s *Spec) userLimit(path string) error {
 
 const probeTime = 10 * time.Second
 
-// Probe returns an error if no command could be started now. It takes the same resources as a run and executes a program that does not exist. It does not
+// Probe returns an error if no command could be started now. It uses the same resources as a run, but executes a program that does not exist. It does not
 // wait for its turn, because hanging starts may hold all turns.
 func (h *Host) Probe() error {
 	late, cancel := context.WithTimeout(context.Background(), probeTime)
@@ -402,8 +402,8 @@ func (unwatched) Release()                    {}
 // file, and short because the run keeps its slot during this time.
 const leftGrace = 2 * time.Second
 
-// signalGrace bounds the wait for the other processes of a command after the command itself has exited, if signals were passed on to its group or if it has the
-// terminal. A signal to the group, such as the SIGINT of Ctrl-C, may be about to end them too. Processes that live longer count as left behind.
+// signalGrace bounds the wait for the rest of the process group after the command has exited, if the group may have got a signal, such as the SIGINT of
+// Ctrl-C. The signal may be about to end the other processes too. Processes that live longer count as left behind.
 const signalGrace = 500 * time.Millisecond
 
 // awaitMembers waits until no process of the command is alive, the context kill ends, or the time within is over. The dead leader does not count.
@@ -413,8 +413,8 @@ func awaitMembers(kill context.Context, t tree, leader int, within time.Duration
 	pollUntil(limit, func() bool { return !t.membersAlive(leader) })
 }
 
-// stopLeft sends SIGTERM to the processes that a command left behind, and returns the names of their programs. It waits until these processes are dead or their
-// time is up.
+// stopLeft sends SIGTERM to the processes that a command left behind, and returns the names of their programs. It waits until these processes are dead, at
+// most for leftGrace or Spec.KillGrace, whichever is less.
 func (h *Host) stopLeft(kill context.Context, s *Spec, t tree, leader int, ward Ward) []string {
 	left := t.leftPrograms(leader)
 	if len(left) == 0 || kill.Err() != nil {

@@ -40,9 +40,9 @@ func (c *cells) allowLimits(l Limits) error {
 }
 
 // enableControllers enables the controllers in the cgroups of runs, two levels below this process's own cgroup. A cgroup passes controllers on only if it
-// contains no processes, so this process first moves to another cgroup. The move can't wait until the kernel returns EBUSY: if pids is the only controller, the
-// kernel returns no error. It makes the cgroup threaded instead, and no process can be started below a threaded cgroup. The root cgroup, which has no
-// cgroup.type, may have both processes and controllers.
+// contains no processes, so this process first moves to another cgroup, except from the root cgroup, which has no cgroup.type and may contain processes. It
+// moves without waiting for EBUSY from the kernel: if pids is the only controller, the kernel returns no error, but makes the cgroup threaded, and no process
+// can be started below a threaded cgroup.
 func (b *base) enableControllers(controllers []string) error {
 	own := filepath.Dir(b.dir)
 	if err := checkControllers(own, controllers); err != nil {
@@ -164,7 +164,7 @@ func (c *cgroup) setLimits(l Limits) error {
 	}
 	if l.Memory > 0 {
 		set("memory.max", l.Memory)
-		set("memory.oom.group", 1)                                                               // kill the whole tree: half a tree is useless
+		set("memory.oom.group", 1)                                                               // kill the whole tree, because the rest of it would be useless
 		if err := writeControl(c.dir, "memory.swap.max", "0"); !errors.Is(err, fs.ErrNotExist) { // the kernel has this file only if swap is enabled
 			faults = append(faults, err)
 		}
@@ -187,8 +187,8 @@ func (c *cgroup) outOfMemory() bool {
 	return false
 }
 
-// oomCounter is the path of the file in which the kernel counts the processes of this cgroup that it killed for memory, or "". The file is memory.events in
-// version 2, which includes cgroups below, or memory.oom_control in version 1.
+// oomCounter is the path of the file in which the kernel counts the processes of a cgroup that it killed because memory was short, or "". The file is
+// memory.events in cgroup version 2, which includes the cgroups below, or memory.oom_control in version 1.
 type oomCounter string
 
 // newOOMCounter finds the file for the cgroup in which this process was started. Call it before this process moves to another cgroup.

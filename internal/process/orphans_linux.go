@@ -24,12 +24,12 @@ const reapPause = 100 * time.Millisecond
 // orphans handles processes that lost their parent and became children of this process, which is a subreaper or process 1 of a container. It reaps the dead
 // ones. At the end of a run, killRun kills the living orphans of the run.
 //
-// It must not reap every dead child: if an exec.Cmd in this process waits for the child, wait4 here would take the exit status away from it. But an
-// os.Process holds a pidfd of its process until the process was waited for. So no waiter exists for a dead child without a pidfd in this process. This rule
-// also covers children of other packages. On a kernel without pidfds (before 5.4) nothing is reaped, because zombies do less harm.
+// It reaps a dead child only if this process has no pidfd of the child. An os.Process holds a pidfd until the child was waited for, and if wait4 here reaped
+// the child first, the waiter would lose the exit status. This rule also protects the children of other packages. On a kernel without pidfds (before 5.4)
+// nothing is reaped, because zombies do less harm than lost exit statuses.
 type orphans struct {
-	mu sync.Mutex // protects the fields below; while it is held, the PIDs of orphans are not reused
-	// The result of the last search for living children. Runs that end during a search share the next one, because a search reads all processes of the
+	mu sync.Mutex // guards the fields below and reaping: while mu is held, the PIDs of orphans are not reused
+	// The result of the last search for living children. Runs that end during a search share the next search, because a search reads all processes of the
 	// machine, which takes milliseconds.
 	looked time.Time // start of the last search
 	byRun  map[string][]int
@@ -57,7 +57,7 @@ func newOrphans(log hclog.Logger) *orphans {
 	return o
 }
 
-// spareChild marks a child that its run will reap. reapDead also spares a child with a pidfd, but the child has none if this process had no free descriptor.
+// spareChild marks a child that its run will reap. A pidfd is not enough, because os.FindProcess opens none without a free descriptor.
 func (o *orphans) spareChild(pid int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -124,8 +124,8 @@ func (o *orphans) killRun(id string) {
 	})
 }
 
-// signalRun sends a signal to the living orphans of a run. It skips the members of one process group, whose number is the argument but. Signal 0 sends nothing.
-// signalRun returns all living orphans of the run; unclear reports whether there may be more.
+// signalRun sends a signal to the living orphans of a run. It skips members of one process group (the argument but). Signal 0 sends nothing. signalRun
+// returns all living orphans of the run; unclear reports whether there may be more.
 func (o *orphans) signalRun(id string, signal unix.Signal, but int) (found []int, unclear bool) {
 	if !hasChild(false) {
 		return nil, false
@@ -175,8 +175,8 @@ func hasChild(dead bool) bool {
 	return !errors.Is(err, unix.ECHILD)
 }
 
-// handlesWork reports whether an os.Process has a pidfd on this kernel, and this process may list its pidfds. Before Linux 5.14, a process that is not dumpable
-// (PR_SET_DUMPABLE 0, which protects its environment) may not list its pidfds unless it is root.
+// handlesWork reports whether an os.Process has a pidfd on this kernel, and whether this process may list its pidfds. Before Linux 5.14, a process that is
+// not dumpable (PR_SET_DUMPABLE 0, which protects its environment) may not list its pidfds unless it is root.
 func handlesWork() bool {
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {
@@ -198,8 +198,8 @@ func pidfdTargets() (map[int]bool, error) {
 	}
 	owned := map[int]bool{}
 	for _, f := range files {
-		// The link is anon_inode:[pidfd], and pidfd:[NUMBER] since Linux 6.9. A file that was closed since ReadDir is skipped: a pidfd is closed only when
-		// nothing waits for its process any more.
+		// The target of the link is anon_inode:[pidfd] or, since Linux 6.9, pidfd:[NUMBER]. A file that was closed after ReadDir is skipped: a pidfd is
+		// closed only when nothing waits for its process any more.
 		if kind, err := os.Readlink("/proc/self/fd/" + f.Name()); err != nil || !strings.Contains(kind, "pidfd") {
 			continue
 		}

@@ -111,8 +111,8 @@ func (c *capture) startReading() {
 	}
 }
 
-// lateReader reads a pipe until its deadline, and after that only what the pipe already holds. A dead tree writes no more, so the whole output is read even
-// on a busy machine.
+// lateReader reads a pipe until the deadline of the pipe, and then only what the pipe already holds. On a busy machine, the deadline may pass before the last
+// output of a dead tree was read.
 type lateReader struct {
 	file *os.File
 	left int // bytes that may still be read after the deadline, because a process outside the tree may write forever
@@ -164,12 +164,12 @@ func (c *capture) close() {
 const maxLine = 64 << 10
 
 type output struct {
-	mu   sync.Mutex // orders the lines of the two streams
+	mu   sync.Mutex // serializes the lines of the two streams
 	line func(stream string, line []byte)
 	kept tail
 }
 
-// passLines passes a stream on, line by line, until its end or an error. The buffer of r has maxLine bytes.
+// passLines passes on each line of a stream, until its end or an error. A line longer than the buffer of r, maxLine bytes, is passed on in pieces.
 func (o *output) passLines(stream string, r *bufio.Reader) error {
 	cut := false     // whether the first piece of the line has been passed on
 	var begun []byte // first bytes of a character whose other bytes are in the next piece
@@ -226,7 +226,7 @@ func (o *output) addPiece(stream string, piece []byte, rest bool) {
 	}
 }
 
-// tail keeps the last max bytes and starts with a whole character. It uses at most twice that memory plus one piece.
+// tail keeps the last max bytes and starts with a whole character. It uses at most 2*max bytes of memory plus one piece.
 type tail struct {
 	max  int64
 	buf  []byte

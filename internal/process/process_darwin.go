@@ -116,7 +116,7 @@ func (oomCounter) killCount() int64 { return 0 }
 // hasExecuted returns true, because macOS does not show whether a process has executed its program.
 func hasExecuted(int) bool { return true }
 
-// killUnexecuted does nothing: on macOS a child that has not executed its program looks like a thread of this process.
+// killUnexecuted does nothing, because on macOS hasExecuted does not find the children that have not executed their program.
 func killUnexecuted(int, tree) (hung int) { return 0 }
 
 // watchStops does nothing, because on macOS a wait for a stop would also reap the command. So Ctrl-Z stops only the command.

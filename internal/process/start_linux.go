@@ -68,7 +68,7 @@ func starterEnv(t tree) []string {
 	return env
 }
 
-// exchangeOrder sends the order to the starter and receives the reply. Closing the channel ends it early, with an error as the reply.
+// exchangeOrder sends the order to the starter and receives the reply. If the channel is closed early, the reply is an error.
 func (l *launch) exchangeOrder(order []byte) {
 	reply := make([]byte, starter.ReplySize)
 	_, err := l.channel.Write(order)
@@ -186,8 +186,8 @@ func (h *Host) abortStart(l *launch, cmd *exec.Cmd, s *Spec, t tree) (*os.Proces
 	}
 }
 
-// reapUnexecuted reports whether the child died before it executed the command, and reaps such a child. To the Go runtime in the starter, that child looks
-// like a started command.
+// reapUnexecuted reports whether the child died before it executed the command, and reaps such a child. The starter reports such a child as started, because
+// syscall.ForkExec takes the end of its status pipe for a successful exec.
 func (h *Host) reapUnexecuted(p *os.Process) bool {
 	if hasExecuted(p.Pid) || awaitExit(p.Pid) != nil || hasExecuted(p.Pid) {
 		return false
@@ -228,7 +228,6 @@ func (h *Host) leaveHanging(l *launch, child int, cmd *exec.Cmd, t tree) {
 	})
 }
 
-// reapCommand waits for the command, which frees its PID.
 func (h *Host) reapCommand(p *os.Process) (*os.ProcessState, error) {
 	defer h.cells.orphans.releaseChild(p.Pid)
 	return p.Wait() //nolint:wrapcheck // the caller adds what failed
@@ -248,7 +247,7 @@ func setNice(n int) error {
 	return nil
 }
 
-// checkNice returns an error if this process may not set the priority: a priority above its own takes CAP_SYS_NICE or RLIMIT_NICE. It sets the priority of a
+// checkNice returns an error if this process may not set the priority: a priority above its own needs CAP_SYS_NICE or RLIMIT_NICE. It sets the priority of a
 // thread that ends afterwards, so that no other work runs with that priority.
 func checkNice(n int) error {
 	return onThread(func() error { return setNice(n) })

@@ -23,7 +23,7 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// newCommand prepares the process. It first checks the causes that the error of a failed start would not show clearly.
+// newCommand prepares the command. It checks the folder and the program first, because the error of a failed start does not show which of them is at fault.
 func (s *Spec) newCommand(ctx context.Context) (*exec.Cmd, error) {
 	if len(s.Argv) == 0 || s.Argv[0] == "" {
 		return nil, fmt.Errorf("%w: it is empty", ErrNotFound)
@@ -235,8 +235,8 @@ func niceError(n int, err error) error {
 	return fmt.Errorf("%w: nice = %d: %s; one above the replica's own takes root, CAP_SYS_NICE or (on Linux) a higher RLIMIT_NICE", ErrNice, n, err.Error())
 }
 
-// stuck counts starts that hang in the kernel and were abandoned. While such a start hangs, its command is not started again, so each command has at most one
-// hanging process.
+// stuck counts starts that hang in the kernel and were abandoned. While such a start hangs, its command is not started again, so that hanging processes do
+// not accumulate.
 type stuck struct {
 	mu   sync.Mutex
 	all  map[string]int // number of hanging starts by key
@@ -351,8 +351,8 @@ func mostArguments() int {
 }
 
 // KeepInherited hides the files that this process inherited, except stdin, stdout and stderr, from the programs that it starts. The Go runtime sets the
-// close-on-exec flag only on files that it opens itself. Call it before the first program starts. The lock command does not call it, because its command
-// takes the place of the caller and needs the caller's files: `cronclave lock x -- diff <(a) <(b)`.
+// close-on-exec flag only on files that it opens itself. Call it before the first program starts. `cronclave lock` does not call it, because its command
+// needs files that the caller opened, as in `cronclave lock x -- diff <(a) <(b)`.
 func KeepInherited() {
 	if markAll() == nil {
 		return

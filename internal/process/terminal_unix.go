@@ -38,8 +38,8 @@ func (a *attendance) onStart(leader int) {
 	}
 }
 
-// passSignal passes a signal on to the command's whole process group, once. A member that starts commands in groups of their own must pass the signal on to
-// these groups.
+// passSignal passes a signal on to the command's whole process group. A member that starts commands in groups of their own must pass the signal on to these
+// groups.
 func (a *attendance) passSignal(s os.Signal) {
 	if number, ok := s.(syscall.Signal); ok {
 		a.passed = append(a.passed, s)
@@ -55,8 +55,8 @@ func (a *attendance) returnTerminal() {
 	}
 }
 
-// passInterrupt sends the signal of a Ctrl-C or Ctrl-\ that ended the command to this process's own group, for example to a calling shell script. The terminal
-// did not send the signal to this group, because the command has a group of its own. This process receives the signal too, through Spec.Signals.
+// passInterrupt repeats the signal of a Ctrl-C or Ctrl-\ that ended the command, for this process's own group, which may include a calling shell script. The
+// terminal sent the signal only to the command's group. This process receives the signal too, through Spec.Signals.
 func (a *attendance) passInterrupt(exit Exit) {
 	for _, s := range []syscall.Signal{unix.SIGINT, unix.SIGQUIT} {
 		if a.terminal != nil && a.terminal.lent && a.signals != nil && exit.Signal == signalName(s) && !slices.Contains(a.passed, os.Signal(s)) {
@@ -65,9 +65,9 @@ func (a *attendance) passInterrupt(exit Exit) {
 	}
 }
 
-// terminal is the controlling terminal of this process. Only the processes of its foreground group may read from it, and only they get the signals of its
-// keys. The command has a process group of its own, so that group must become the foreground group. Like a shell's job, this process stops when the command
-// is stopped. Otherwise the user would not get the terminal back.
+// terminal is the controlling terminal of this process. Only the foreground process group of the terminal can read from it and gets the signals of keys such
+// as Ctrl-C. The command has a process group of its own, which must therefore become the foreground group. When the command is stopped, this process stops
+// too, because otherwise the user would not get the terminal back.
 type terminal struct {
 	fd     int
 	own    int // this process's own group

@@ -19,7 +19,7 @@ import (
 type tree interface {
 	// placeLeader makes the leader start in the tree.
 	placeLeader(*syscall.SysProcAttr)
-	// describe adds what the warden needs to find the tree.
+	// describe sets the fields of Watched by which the warden finds the tree.
 	describe(*Watched)
 	// missingPart returns an error if a part of the tree, such as its cgroup, was removed. No command can then start in the tree.
 	missingPart() error
@@ -38,7 +38,7 @@ type tree interface {
 	remove()
 }
 
-// pollUntil calls done at growing intervals of at most 50 ms, until it returns true or ctx ends.
+// pollUntil calls done at growing intervals of at most 50 ms, until done returns true or ctx ends.
 func pollUntil(ctx context.Context, done func() bool) {
 	for pause := backoff.New(500*time.Microsecond, 50*time.Millisecond); !done() && pause.Wait(ctx); {
 	}
@@ -46,7 +46,7 @@ func pollUntil(ctx context.Context, done func() bool) {
 
 // group is a tree whose processes are found by their process group. The number of the group is the PID of the leader.
 type group struct {
-	// escaped finds the processes of the run with this id that have left the group. It is nil if the platform can't find them.
+	// escaped finds processes of the run that have left the group, by the run's id. It is nil if they can't be found.
 	escaped escaped
 	id      string
 }
@@ -56,8 +56,8 @@ const noGroup = 0
 
 // escaped finds processes of runs that have left their process group.
 type escaped interface {
-	// signalRun sends a signal to the escaped processes of a run. It skips the members of one process group, whose number is the argument but. Signal 0 sends
-	// nothing. signalRun returns all escaped processes of the run; unclear reports whether there may be more.
+	// signalRun sends a signal to the escaped processes of a run. It skips members of one process group (the argument but). Signal 0 sends nothing. signalRun
+	// returns all escaped processes of the run; unclear reports whether there may be more.
 	signalRun(id string, signal unix.Signal, but int) (found []int, unclear bool)
 	// killRun kills the escaped processes of a run and returns when no such process is left.
 	killRun(id string)
@@ -92,8 +92,7 @@ func (g group) leftPrograms(leader int) []string {
 	return slices.Sorted(maps.Values(programs))
 }
 
-// awaitDeath polls the group and sends it no signal. The kernel does not reuse the number of the group while a member is left, dead or alive, but may reuse it
-// after that.
+// awaitDeath sends no signal to the group, only polls it: once no member is left, dead or alive, the kernel may reuse the number for another group.
 func (g group) awaitDeath(leader int) {
 	pollUntil(context.Background(), func() bool { return groupGone(leader) })
 	if g.escaped != nil {

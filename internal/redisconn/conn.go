@@ -1,7 +1,7 @@
 // Package redisconn connects a replica or a command to Redis, and checks the state and the settings of that Redis.
 //
-// [Named.Find] selects the Redis that a flag, the environment or the configuration names. [Open] creates its clients. [Conn.Examine] checks the
-// settings that the guarantees depend on. cronclave's own commands create no other clients of Redis.
+// [Named.Find] selects the Redis that a flag, the environment or the configuration names. [Open] creates the clients for it. [Conn.Examine] checks the
+// settings that the guarantees depend on. All Redis clients of cronclave's commands come from this package.
 package redisconn
 
 import (
@@ -49,8 +49,8 @@ type Conn struct {
 type master struct {
 	*redis.Client
 	url     config.RedisURL
-	alone   *Conn       // a Conn whose only server is this master, for checks
-	answers atomic.Bool // the master has answered since [Conn.NoteAnswers]
+	alone   *Conn       // a Conn with this master as its only server, for checks of the master
+	answers atomic.Bool // true if the master has answered since [Conn.NoteAnswers]
 	hangUp  context.CancelFunc
 }
 
@@ -60,8 +60,8 @@ func (m *master) Close() error {
 	return m.Client.Close() //nolint:wrapcheck // the error of the client is complete
 }
 
-// Open creates the clients of a Redis. It does not connect. Its errors are errors of the configuration: a file that cannot be read, or a malformed
-// URL.
+// Open creates the clients of a Redis. It does not connect. It returns an error if the configuration is wrong: a file cannot be read, or a URL is
+// malformed.
 func Open(n Source) (*Conn, error) {
 	u := n.URL
 	u.TLS = overTLS(u, n.Settings)
@@ -138,7 +138,7 @@ func (c *Conn) Close() error {
 // Go runs a function in the background. Close waits for it, so it must end soon after the clients are closed.
 func (c *Conn) Go(f func()) { c.looks.Go(f) }
 
-// HasQuorum reports whether a quorum of masters keeps the locks. The Redis of the connection itself then keeps only the history.
+// HasQuorum reports whether a quorum of masters keeps the locks. In that case, the Redis of [redis].url keeps only the history.
 func (c *Conn) HasQuorum() bool { return len(c.quorum) > 0 }
 
 // LockConfig returns the configuration of a lock client for a namespace. Other clients see owner as the holder of the locks of this client.
@@ -154,7 +154,7 @@ func (c *Conn) LockConfig(namespace, owner string) locking.Config {
 // Rights returns the rights that the user of this Redis needs in a namespace.
 func (c *Conn) Rights(namespace string) Rights { return c.source.Rights(namespace) }
 
-// InProcess reports whether the Redis is embedded in this process, and returns the access of other processes to it.
+// InProcess reports whether the Redis is embedded in this process. The View describes how other processes reach that Redis.
 func (c *Conn) InProcess() (View, bool) { return c.source.view, c.source.dial != nil }
 
 // Where returns the URL of the Redis without its password.
@@ -208,7 +208,7 @@ type access struct {
 	all    []*secrets
 }
 
-// openDialer must be called before newConnector. Only tests pass a resolver.
+// openDialer sets the dialer, so it must be called before newConnector. Only tests pass a resolver.
 func (a *access) openDialer(resolver *net.Resolver) {
 	a.dialer = dial.New(dial.Config{Resolver: resolver})
 	a.closed, a.cancel = context.WithCancel(context.Background())
@@ -219,14 +219,14 @@ func (a *access) close() {
 	a.dialer.Close()
 }
 
-// newConnector returns a connector for servers with these secrets. [Conn.Dangers] also checks the files of these secrets from then on.
+// newConnector returns a connector for servers with these secrets. From then on, [Conn.Dangers] also checks the files of the secrets.
 func (a *access) newConnector(s *secrets) *connector {
 	a.all = append(a.all, s)
 	return &connector{secrets: s, dial: a.dialer.Dial, steps: &a.steps, closed: a.closed}
 }
 
-// Dangers reads the files of [redis] again. It returns a sentence for each danger to new connections: a file that can't be read, or a certificate
-// that expires.
+// Dangers reads the files of [redis] again. It returns a sentence for each problem that new connections will have: a file that can't be read, or a
+// certificate that expires soon.
 func (c *Conn) Dangers(now time.Time) (found []string) {
 	for _, s := range c.access.all {
 		for _, danger := range s.fileDangers(now) {
@@ -238,15 +238,15 @@ func (c *Conn) Dangers(now time.Time) (found []string) {
 	return found
 }
 
-// OpenJournal returns the client of the history. Several replicas may record the end of one run or tick. If first is not nil, the client calls first
-// with each of its records that reached Redis before the records of all other replicas.
+// OpenJournal returns the client of the history. Several replicas may record the end of one run or tick. If first is not nil, the client calls it
+// with a record of its own if Redis stored that record before the records of the other replicas.
 func (c *Conn) OpenJournal(cfg *config.Config, first func(journal.Record)) (*journal.Journal, error) {
 	return journal.New(journal.Config{Redis: c.UniversalClient, Namespace: cfg.Namespace, Runs: cfg.History.Runs, MaxAge: cfg.History.MaxAge,
 		MaxBytes: cfg.History.MaxBytes, Timeout: 2 * Timeout, First: first})
 }
 
-// The commands that a Redis user needs, as rules of ACL SETUSER. Reading needs readCommands. Everything else also needs writeCommands. A Cluster also
-// needs clusterCommands.
+// The commands that a Redis user needs, as rules of ACL SETUSER. A user that only reads needs readCommands. Any other user also needs writeCommands.
+// On a Cluster, both need clusterCommands, too.
 const (
 	readCommands = "+ping +time +info +select +client|setname +eval_ro +evalsha_ro +type +exists +get +pttl" +
 		" +hget +hmget +hgetall +hlen +hvals +hexists +zrange +zrevrange +zrangebyscore +zrangebylex +zscore +zrank +zcard +zcount"
@@ -256,7 +256,7 @@ const (
 	clusterCommands = "+asking +cluster|slots +cluster|info +command"
 )
 
-// Rights generates the rules of ACL SETUSER that a Redis user needs in a namespace.
+// Rights generates the rules of ACL SETUSER for a Redis user in a namespace.
 type Rights struct {
 	User, Namespace string
 	Topology        config.Topology

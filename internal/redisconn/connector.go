@@ -120,7 +120,7 @@ func (c *connector) firstCommand(password string) []string {
 // judgeReply returns the error of a connection whose first reply is an error, or nil if the connection can be used.
 func (c *connector) judgeReply(addr string, reply errorReply, authenticated bool) error {
 	switch {
-	case redis.HasErrorPrefix(reply, "DENIED"), redis.HasErrorPrefix(reply, "max number of clients"): // Redis sends these replies to any client
+	case redis.HasErrorPrefix(reply, "DENIED"), redis.HasErrorPrefix(reply, "max number of clients"): // Redis sends these replies to any user
 		return reply
 	case authenticated, redis.HasErrorPrefix(reply, "NOAUTH"):
 		return &refusedLogin{addr, c.user, c.sentinel, reply}
@@ -193,7 +193,7 @@ type attempt struct {
 	began time.Time // start of the step
 }
 
-// beginAttempt adds an attempt. The caller calls note at the start of each step, and end when the attempt has ended.
+// beginAttempt adds an attempt. The caller calls note at the start of each step, and end at the end of the attempt.
 func (p *progress) beginAttempt() (note func(step string), end func()) {
 	a := &attempt{}
 	note = func(step string) {
@@ -258,8 +258,8 @@ func (h answerHook) noteAnswer(err error) {
 	}
 }
 
-// A masterHook marks connections to the master behind Sentinels, and records the address of the master. go-redis asks the Sentinels for the master
-// before each of these connections.
+// A masterHook marks connections to the master behind Sentinels, and records the address of the newest one. go-redis asks the Sentinels for the
+// master before each of these connections.
 type masterHook struct{ dialed *atomic.Pointer[string] }
 
 // toMaster marks the context of a connection to the master. go-redis passes this context to the dialer unchanged. Connections to Sentinels have other
@@ -289,17 +289,17 @@ func (masterHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 // An errorHook completes the errors of go-redis, and turns its panics into errors.
 //
 // If Redis refuses a new connection (NOAUTH, WRONGPASS), go-redis returns an error for the whole pipeline but none for its commands, as if they had
-// succeeded. The hook sets the errors of the commands. If a command times out during a connection attempt, the hook adds the current step of the
-// attempt.
+// succeeded. The hook sets the errors of the commands. If a command times out while a connection attempt is in progress, the hook adds the current
+// step of the attempt.
 //
 // A malformed reply must end the connection, not the process. Package resp detects most malformed replies before go-redis parses them. If go-redis
-// panics on another reply, the hook returns an error.
+// panics on any other reply, the hook returns an error.
 type errorHook struct{ steps *progress }
 
 // DialHook changes nothing.
 func (errorHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// recoverPanic turns a panic of go-redis into an error. go-redis has closed the connection before it panics.
+// recoverPanic turns a panic of go-redis into an error. By then, go-redis has closed the connection.
 func recoverPanic(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%w: %v", resp.ErrMalformed, p)

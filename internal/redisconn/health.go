@@ -17,7 +17,7 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 )
 
-// CheckUp returns an error if Redis does not answer. It waits for the first connection for at most dialTimeout, and then for one reply.
+// CheckUp returns an error if Redis does not answer. It waits at most dialTimeout for the first connection, and then for one reply.
 func (c *Conn) CheckUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout+patient)
 	defer cancel()
@@ -51,8 +51,8 @@ type Warning struct {
 	Message string `json:"message"`
 }
 
-// evictionCode means that Redis may evict keys that have an expiry, and refusedCode that it refuses writes. This package itself looks for warnings
-// with these codes.
+// The codes of the warnings that this package itself looks for. evictionCode means that Redis may evict keys with an expiry. refusedCode means that
+// Redis refuses writes.
 const (
 	evictionCode = "eviction"
 	refusedCode  = "writes_refused"
@@ -65,7 +65,7 @@ const oldestRedis = 5
 // locks. Other errors mean that Redis can't be used at the moment. The result is valid even with an error, but may be incomplete.
 func (c *Conn) Examine(ctx context.Context) (Health, error) { return c.examineAll(ctx, unhurried) }
 
-// Glance is Examine, except that it returns at most 250 ms after a majority of a quorum has answered.
+// Glance is [Conn.Examine], but after a majority of a quorum has answered, it waits for the other masters for at most 250 ms.
 func (c *Conn) Glance(ctx context.Context) (Health, error) { return c.examineAll(ctx, hasty) }
 
 func (c *Conn) examineAll(ctx context.Context, late time.Duration) (Health, error) {
@@ -82,8 +82,8 @@ func (c *Conn) examineAll(ctx context.Context, late time.Duration) (Health, erro
 	look.Go(func() { locks, lockErr = c.examineQuorum(ctx, late) })
 	h, err := c.examineMasters(ctx)
 	look.Wait()
-	// With a quorum, the guarantees do not depend on the server of the history. Of the warnings about that server only the refusal of writes stays,
-	// because no history is recorded while it refuses writes.
+	// With a quorum, the guarantees do not depend on the server of the history, so most warnings about it are dropped. The warning that it refuses
+	// writes stays, because then no history is recorded.
 	h.Warnings = append(slices.DeleteFunc(h.Warnings, func(w Warning) bool { return w.Code != refusedCode }), locks.Warnings...)
 	h.Redis = c.completeDeployment(Deployment{Servers: append(h.Redis.Servers, locks.Redis.Servers...)})
 	if err == nil {
@@ -180,14 +180,14 @@ func (c *Conn) examineServer(ctx context.Context, rdb oneServer, at string) (Hea
 
 func healthOf(s Server) Health { return Health{Redis: Deployment{Servers: []Server{s}}} }
 
-// onlyServer returns the server of a check of one server. It panics for a Health without servers.
+// onlyServer returns the server of a Health that describes one server. It panics for a Health without servers.
 func (h *Health) onlyServer() *Server { return &h.Redis.Servers[0] }
 
 // judgeAnswers records in h the facts and warnings from a master's replies. It returns an error if the master can't be used.
 func (c *Conn) judgeAnswers(a answers, h *Health) error {
 	about, err := a.infoSection("server")
 	switch {
-	case isRefusal(err): // INFO is forbidden: only the first write shows whether the server accepts writes
+	case isRefusal(err): // INFO is forbidden, so only the first write will show whether the server accepts writes
 		h.onlyServer().RoundTripMS = &a.took
 		h.warnHidden()
 		return nil
@@ -340,14 +340,14 @@ func (h *Health) warnHidden() {
 const (
 	// patient is the time limit of the check of one server.
 	patient = 2 * Timeout
-	// hasty is the time for which a hurried check waits for the other masters after a majority has answered.
+	// hasty is the time for which Glance and ExamineMasters wait for the other masters after a majority has answered.
 	hasty = 250 * time.Millisecond
 	// unhurried is longer than any check, so that a check with this limit waits for all masters.
 	unhurried = 2 * patient
 )
 
-// ExamineMasters checks the masters of a quorum. After a majority has answered, it waits for the other masters for only 250 ms, while [Conn.Examine]
-// waits for all. Checks that are still running continue in the background, and Close waits for them.
+// ExamineMasters checks the masters of a quorum. After a majority has answered, it waits for the other masters for only 250 ms, but [Conn.Examine]
+// waits for all masters. Checks that are still running continue in the background, and Close waits for them.
 func (c *Conn) ExamineMasters(ctx context.Context) error {
 	c.connectMasters(ctx)
 	_, err := c.examineQuorum(ctx, hasty)
@@ -380,8 +380,8 @@ type masterLook struct {
 	err    error
 }
 
-// examineQuorum checks the masters that keep the locks. As soon as further answers can't change the result, it waits for the other masters for at
-// most late, because a minority may be down. Close waits for checks still in progress.
+// examineQuorum checks the masters that keep the locks. Once further answers can't change the result, it waits at most late for the other masters,
+// because a minority may be down. Close waits for checks that are still in progress.
 func (c *Conn) examineQuorum(ctx context.Context, late time.Duration) (Health, error) {
 	found := make(chan masterLook, len(c.quorum))
 	for _, m := range c.quorum {
@@ -435,7 +435,7 @@ func (c *Conn) NoteAnswers() {
 	}
 }
 
-// CloseSilent closes the clients of the masters that have not answered since [Conn.NoteAnswers], so that the end of a command does not wait for them.
+// CloseSilent closes the clients of masters that have not answered since [Conn.NoteAnswers], so that a command that ends does not wait for them.
 func (c *Conn) CloseSilent() {
 	for _, m := range c.quorum {
 		if !m.answers.Load() {
@@ -465,7 +465,7 @@ func (c *Conn) mergeLooks(looks []masterLook) (Health, error) {
 			found[at] = h
 		}
 	}
-	if unfit == nil && len(away) > len(c.quorum)/2 { // with an unfit master, the check ended early, and other masters may still answer
+	if unfit == nil && len(away) > len(c.quorum)/2 { // if a master is unfit, the check ended early, and the masters without an answer may be up
 		return Health{Redis: Deployment{Servers: servers}}, fmt.Errorf("%d of the %d masters of the quorum do not answer: %s", len(away), len(c.quorum), strings.Join(away, "; "))
 	}
 	return Health{Deployment{Servers: servers}, mergeHealth(found).Warnings}, unfit

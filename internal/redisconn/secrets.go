@@ -18,7 +18,7 @@ import (
 // secrets needs no restart.
 type secrets struct {
 	user, password string                  // from the URL
-	file           *safefile.Value[string] // the file with the password; nil if the URL has the password, or there is none
+	file           *safefile.Value[string] // the file with the password; nil if the URL has the password, or no file is configured
 	certificates   *certificates           // nil without TLS
 	sentinel       bool                    // the servers are Sentinels
 }
@@ -36,7 +36,7 @@ func openSecrets(u config.RedisURL, cfg config.Redis) (s *secrets, err error) {
 	return s, err
 }
 
-// openSentinelSecrets reads the files of [redis].sentinel. Without that table, Sentinels get no password, and the same certificates as their master.
+// openSentinelSecrets reads the files of [redis].sentinel. Without that table, Sentinels get no password, and the master's certificates apply.
 func openSentinelSecrets(cfg config.Redis, master *secrets) (s *secrets, err error) {
 	s = &secrets{sentinel: true, certificates: master.certificates}
 	if cfg.Sentinel == nil {
@@ -165,7 +165,7 @@ func (c *certificates) certificateDangers(now time.Time) (found []string) {
 	return found
 }
 
-// lastAuthority returns the trusted authority behind the certificate that the server of the newest connection sent. If there are several, or before
+// lastAuthority returns the trusted authority behind the certificate that the server sent on the newest connection. If there are several, or before
 // the first connection, it returns the authority that expires last.
 func (c *certificates) lastAuthority(trusted []*x509.Certificate, now time.Time) (last *x509.Certificate) {
 	candidates := trusted
@@ -187,8 +187,8 @@ func (c *certificates) lastAuthority(trusted []*x509.Certificate, now time.Time)
 	return last
 }
 
-// mostNotice is the maximum time before a certificate's expiry at which the warning begins. For a short-lived certificate, the warning begins in the
-// last third of its lifetime.
+// mostNotice is the maximum time before a certificate's expiry at which the warning begins. For a short-lived certificate, the warning begins later:
+// in the last third of its lifetime.
 const mostNotice = 7 * 24 * time.Hour
 
 func expiryWarning(cert *x509.Certificate, now time.Time, what string) []string {

@@ -20,8 +20,8 @@ import (
 
 // A Server has the known facts about one Redis server. A fact that is hidden or unknown is nil or "".
 type Server struct {
-	// Address is from the configuration or the Cluster, without a password. For a master behind Sentinels, it is the address of the connection if the
-	// master is up.
+	// Address is from the configuration or the Cluster, without a password. For a master behind Sentinels that is up, it is the address of the newest
+	// connection.
 	Address string      `json:"address"`
 	Keeps   Keeps       `json:"keeps"`
 	State   ServerState `json:"state"`
@@ -73,7 +73,7 @@ const (
 	NoAppendOnly  Persistence = "no appendonly" // no append-only file; unknown whether the server keeps snapshots
 )
 
-// mostText is the maximum length, in characters, of a text that includes a server's reply. It is capped because any server may have sent the reply.
+// mostText bounds the characters of a text that includes a server's reply, because any kind of server may have sent the reply.
 const mostText = 200
 
 // sortRank is the sort key of a server. Servers that are not up come first, because the list of a large Cluster is truncated.
@@ -151,8 +151,8 @@ type answers struct {
 	took     float64 // milliseconds
 }
 
-// refusals has the servers that have refused CONFIG, by address. They are not asked again, because a check at each scrape would fill their ACL LOG.
-// The zero value is empty.
+// refusals has the servers that have refused CONFIG, by address. CONFIG is not sent to them again, because a check at each scrape of the metrics
+// would fill their ACL LOG. The zero value is empty.
 type refusals struct{ known sync.Map }
 
 // A refusal is the refusal of CONFIG by one server. The fields dialed and runID identify the server, because after a failover another server may
@@ -295,8 +295,8 @@ const (
 	KindEmbedded Kind = "embedded" // a server inside a process of cronclave
 )
 
-// configuredKind returns the kind that the configuration implies. It can't detect the embedded Redis of another process, which only the reply to INFO
-// shows.
+// configuredKind returns the kind that the configuration implies. It can't detect the embedded Redis of another process, because only the reply to
+// INFO shows that.
 func (c *Conn) configuredKind() Kind {
 	_, ours := c.InProcess()
 	switch {
@@ -342,7 +342,7 @@ type facts struct {
 	servers []Server
 }
 
-// A condition restricts a limit to some deployments, as code and in the wording of docs/redis.md. The zero value always holds.
+// A condition restricts a limit to some deployments, in code (holds) and in the words of docs/redis.md. If holds is nil, the limit applies to all.
 type condition struct {
 	holds func(facts) bool
 	words string
@@ -358,8 +358,8 @@ type limit struct {
 var (
 	onMasters = []Kind{KindSingle, KindSentinel, KindCluster}
 
-	// Even a single address may have a failover behind it, because it may belong to a proxy or to a provider's primary. acked_replicas shows that
-	// Redis has replicas.
+	// Even a Redis with a single address may have a failover, because the address may belong to a proxy or to a provider's primary. If acked_replicas
+	// is set, Redis has replicas.
 	copies  = condition{facts.hasCopies, "with replicas of Redis"}
 	unacked = condition{func(f facts) bool { return f.hasCopies() && f.acked == 0 }, "with replicas of Redis, without `acked_replicas`"}
 	acked   = condition{func(f facts) bool { return f.acked > 0 }, "with `acked_replicas`"}

@@ -16,9 +16,9 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 )
 
-// Named has the Redis URLs from all places that may name one, in order of precedence. The first one that is not empty is used.
+// Named has the Redis URLs from all places that may name one, in order of precedence. [Named.Find] uses the first URL that is not empty.
 type Named struct {
-	// Embedded takes precedence over all others.
+	// Embedded takes precedence over all other places.
 	Embedded Embedded
 	// Flag is the value of --redis, and Env the value of CRONCLAVE_REDIS.
 	Flag, Env string
@@ -44,7 +44,7 @@ func InProcess(s *embedded.Server, v View) Embedded {
 	return Embedded{URL: s.URL(), dial: s.Dial, view: v}
 }
 
-// A Source is the selected Redis, with the place that names it and its settings.
+// A Source is the Redis that [Named.Find] selected, with its settings and the place that names it.
 type Source struct {
 	URL config.RedisURL
 	// Settings are the settings of [redis] that apply to this Redis.
@@ -92,8 +92,8 @@ func (s Source) Rights(namespace string) Rights {
 }
 
 // replaceFile removes settings of the configuration file that must not be used, because the URL comes from elsewhere. A password of the file is sent
-// only to servers that the file names, and not without TLS if the file uses TLS. Otherwise a typo in --redis could send the password to another
-// server, or in clear text.
+// only to servers that the file names, and only over TLS if the file uses TLS. Otherwise a typo in --redis could send the password to another server,
+// or in clear text.
 func (s *Source) replaceFile() {
 	file := s.Settings
 	s.Settings.Quorum = nil
@@ -121,7 +121,7 @@ func meantFor(u config.RedisURL, file config.Redis) bool {
 	})
 }
 
-// overTLS reports whether connections use TLS. The scheme of the URL turns it on, and for Sentinel and Cluster also the table [redis].tls.
+// overTLS reports whether connections use TLS. The scheme of the URL turns TLS on. For Sentinel and Cluster, the table [redis].tls also does.
 func overTLS(u config.RedisURL, cfg config.Redis) bool {
 	return u.TLS || u.Topology != config.Single && cfg.TLS != nil
 }
@@ -133,8 +133,8 @@ func sameServers(a, b config.RedisURL) bool {
 
 const clientName = "cronclave"
 
-// noNotifications disables CLIENT MAINT_NOTIFICATIONS, and DisableIdentity disables CLIENT SETINFO, because docs/access.md does not list these
-// commands.
+// noNotifications disables CLIENT MAINT_NOTIFICATIONS, because the ACL rules of [Rights] do not permit it. DisableIdentity below disables CLIENT
+// SETINFO for the same reason.
 func noNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }
@@ -169,8 +169,8 @@ func failoverOptions(u config.RedisURL, master, sentinel dialFunc) *redis.Failov
 	}
 }
 
-// clusterOptions is singleOptions for a Cluster. Redirections are only for the journal, whose writes may be repeated. Package locking calls the nodes
-// directly.
+// clusterOptions is singleOptions for a Cluster. The client follows redirections only for the journal, whose writes may be repeated. Package locking
+// calls the nodes directly.
 func clusterOptions(u config.RedisURL, dial dialFunc, hook errorHook) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: u.Addrs, Dialer: dial,

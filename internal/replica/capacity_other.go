@@ -2,5 +2,5 @@
 
 package replica
 
-// limitsOfProcess returns no limits on systems that run no jobs.
+// limitsOfProcess returns no limits, because jobs do not run on this platform.
 func limitsOfProcess() resourceLimits { return resourceLimits{} }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitsOfProcess returns the limits in effect. The Go runtime has already raised the limit of open files to the maximum. Root has no limit of processes.
+// limitsOfProcess returns the limits in effect. At its start the Go runtime raised the limit of open files to the maximum. Root has no limit of processes.
 func limitsOfProcess() (l resourceLimits) {
 	l.files = limitOf(unix.RLIMIT_NOFILE)
 	if os.Geteuid() != 0 {

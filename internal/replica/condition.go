@@ -18,14 +18,14 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// condition holds the facts for the replica's registration that no other part of the replica stores.
+// condition holds facts about the replica that no other component stores. The replica reports most of them in its registration.
 type condition struct {
 	refused        atomic.Pointer[string] // first fault of a newer configuration that was refused
 	heartbeatError atomic.Pointer[string]
 	redisAccess    atomic.Pointer[string] // reason why new connections to Redis fail or soon will
 	standstill     atomic.Pointer[journal.Interval]
 	margins        margins
-	evicting       atomic.Bool // whether Redis evicts keys with a time to live if memory runs short, by its last answer
+	evicting       atomic.Bool // set if Redis evicts keys with a time to live when memory runs short, as of the last check
 	capacity       int         // maximum number of runs; set before the replica runs
 }
 
@@ -63,10 +63,10 @@ func firstUnstartable(jobs map[string]string) map[string]string {
 	return few
 }
 
-// A problemWatch records the start of each problem of this replica that is a warning in status, and publishes each start and end as an event.
+// A problemWatch records when each problem of this replica began, for the warnings of status. It publishes the start and the end of each problem as an event.
 type problemWatch struct {
 	events *events.Bus
-	since  map[string]time.Time // by the code of the warning
+	since  map[string]time.Time // start of each current problem, by its code
 	peers  []string             // codes of the problems that the last checkPeers found
 }
 
@@ -103,7 +103,7 @@ func problemsOf(entry journal.Replica) (codes []string) {
 	return codes
 }
 
-// checkPeers finds the problems that concern several replicas. The next addSince includes them.
+// checkPeers finds the problems that concern several replicas, for the next addSince.
 func (w *problemWatch) checkPeers(replicas []journal.Replica, self journal.Replica) {
 	w.peers = nil
 	if len(cluster.GroupByConfig(replicas)) > 1 {
@@ -117,21 +117,21 @@ func (w *problemWatch) checkPeers(replicas []journal.Replica, self journal.Repli
 	}
 }
 
-// marginWindow is the time for which a registration shows a margin. So a user who reads the status once a minute sees every low margin, and an old one does not
-// stay on display. The window moves in steps of [cluster.RegisterEvery].
+// marginWindow is the time for which a registration shows a margin, which is the time that a lease had left when it was renewed. Users who read the status once a
+// minute see every low margin, and old margins disappear. The window moves in steps of [cluster.RegisterEvery].
 const marginWindow = time.Minute
 
-// margins holds the margins of the leases that were recently renewed or lost. Its zero value is ready for use. It is safe for concurrent use.
+// margins finds the lowest margin of the leases that were renewed or lost within marginWindow. Its zero value is ready for use. It is safe for concurrent use.
 type margins struct {
 	mu    sync.Mutex
 	began time.Time // start of step 0
 	steps [marginWindow / cluster.RegisterEvery]struct {
-		number int64 // number of the step; if it is too small for the window, least is out of date
+		number int64 // number of the step in which least was recorded; if that step is no longer in the window, least is out of date
 		least  *journal.LeaseMargin
 	}
 }
 
-// noteRenewed records the renewal of a lease. It must not block, because the watchdog waits for it.
+// noteRenewed records the renewal of a lease. It must not block, because the goroutine that renews all leases waits for it.
 func (m *margins) noteRenewed(lock string, left, length time.Duration) {
 	m.noteMargin(journal.LeaseMargin{Of: holderOf(lock), LeftMS: max(min(left, length).Milliseconds(), 1), LeaseMS: length.Milliseconds()})
 }
@@ -141,8 +141,8 @@ func (m *margins) noteLost(lock string, length time.Duration, _ error) {
 	m.noteMargin(journal.LeaseMargin{Of: holderOf(lock), LeaseMS: length.Milliseconds()})
 }
 
-// holderOf names the holder of a lock's lease for display. It returns "" for other locks, such as the lock of a trigger request, which is held only until the
-// run has a lease of its own.
+// holderOf returns the job, pool or leadership to which a lock belongs, for display. It returns "" for all other locks, such as the lock of a trigger request,
+// which is held only until the run has a lease of its own.
 func holderOf(lock string) string {
 	if job, ok := election.JobOf(lock); ok {
 		return journal.MarginOfJob + job
@@ -169,7 +169,7 @@ func (m *margins) noteMargin(now journal.LeaseMargin) {
 	}
 }
 
-// leastMargin returns the margin in the window that is the smallest fraction of its lease; nil if no lease was renewed or lost.
+// leastMargin returns the lowest margin in the window, relative to the length of the lease; nil if no lease was renewed or lost in it.
 func (m *margins) leastMargin() (least *journal.LeaseMargin) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -184,7 +184,7 @@ func (m *margins) leastMargin() (least *journal.LeaseMargin) {
 
 // currentStep returns the number of the current step. The caller holds mu.
 func (m *margins) currentStep() int64 {
-	now := time.Now() // its monotonic reading counts, which no clock change affects
+	now := time.Now() // Sub uses the monotonic reading, so changes of the clock do not matter
 	if m.began.IsZero() {
 		m.began = now
 	}
@@ -194,13 +194,12 @@ func (m *margins) currentStep() int64 {
 const (
 	// beatEvery is the interval at which watchStandstill measures the time since its last check.
 	beatEvery = time.Second
-	// longStandstill is the minimum delay of a check that counts as a standstill. During a standstill the process was stopped or got no CPU time, so it may have
-	// missed ticks.
+	// longStandstill is the minimum delay of a check that proves a standstill: the process was stopped or got no CPU time. It may have missed ticks meanwhile.
 	longStandstill = 3 * time.Second
 )
 
 // watchStandstill calls found after each standstill of this process of at least longStandstill, until ctx ends. now returns the time by the clock of Redis.
-// Time in which the whole machine was suspended does not count.
+// Time in which the machine was suspended does not count, because the monotonic clock stops.
 func watchStandstill(ctx context.Context, now func() time.Time, found func(journal.Interval)) {
 	ticker := time.NewTicker(beatEvery)
 	defer ticker.Stop()

@@ -16,9 +16,9 @@ import (
 
 // A lossWatch detects whether Redis has lost its data, from the results of a replica's registrations.
 //
-// The main evidence is the epoch of the data. After a loss, the first replica that registers sets a new epoch. If Redis returns with an old snapshot, it has
-// the same epoch, but lacks the registration, which cannot have expired yet. A missing registration alone is no proof. Another replica that takes over this
-// replica's name removes the registration, and Redis may evict the registration if memory runs short.
+// The main evidence is the epoch, a random value that never expires. After a loss, the first replica that registers sets a new epoch. If Redis restarts with an
+// old snapshot, the epoch is unchanged, but the registration is missing although it cannot have expired. A missing registration alone proves nothing: another
+// replica may have taken over this replica's name and removed the registration, or Redis may have evicted it because memory ran short.
 type lossWatch struct {
 	epoch   string            // the last epoch that was read; "" before the first
 	renewed time.Time         // time of the last registration; zero before the first
@@ -29,7 +29,7 @@ type loss int
 
 const (
 	lossNone        loss = iota
-	lossUnsure           // something was missing, or a master did not answer
+	lossUnsure           // data may be lost: a master did not answer, or the cause of a missing key is not known yet
 	lossOfEntry          // the registration or a canary (a key on each master of a Redis Cluster) has expired
 	lossToEviction       // Redis evicts keys with a time to live, and has probably evicted the registration or a canary
 	lossToSuccessor      // another replica has taken over the name, and removed the registration
@@ -40,11 +40,11 @@ type sighting struct {
 	journal.Registration
 	canary    journal.CanaryState
 	successor succession
-	evicts    func() bool // asks Redis whether it evicts keys with a time to live if memory runs short
+	evicts    func() bool // sends a request; reports whether Redis evicts keys with a time to live when memory runs short
 }
 
-// missingKeyLoss returns the kind of loss that a missing key reveals, if the key cannot have expired. The epoch never expires and is never evicted, so a new
-// epoch always means lost data.
+// missingKeyLoss returns the cause of a missing key that cannot have expired: an eviction if Redis evicts keys with a time to live, and otherwise a loss of data.
+// A new epoch always means lost data, because the epoch never expires and is never evicted.
 func (s sighting) missingKeyLoss() loss {
 	if s.evicts() {
 		return lossToEviction
@@ -56,12 +56,12 @@ func (s sighting) missingKeyLoss() loss {
 type succession int
 
 const (
-	successionUnknown succession = iota // the replicas could not be read
+	successionUnknown succession = iota // the list of replicas could not be read
 	noSuccessor
 	hasSuccessor
 )
 
-// A successorWatch counts how often each other replica with this replica's name was listed. Its zero value has no counts.
+// A successorWatch counts, for each other replica with this replica's name, the lists of replicas that contained it. Its zero value is ready for use.
 type successorWatch struct{ listed map[string]int }
 
 // findSuccessor checks a list of all replicas, including draining ones, for a successor. A successor registers, and soon afterwards removes this replica's
@@ -115,7 +115,7 @@ func (w *lossWatch) detectLoss(found sighting, renewed, now time.Time) (loss, jo
 // mayExpireIn reports whether keys with the time to live of a registration may expire in an interval.
 func mayExpireIn(i journal.Interval) bool { return i.Length() >= registerTTL-redisconn.Timeout }
 
-// explainMissing returns the cause of a missing registration. The cause is lossUnsure until the list of replicas could be read.
+// explainMissing returns the cause of a missing registration. While the list of replicas cannot be read, it returns lossUnsure.
 func (w *lossWatch) explainMissing(found sighting) (loss, journal.Interval) {
 	if w.suspect == nil || found.successor == successionUnknown {
 		if found.Known && found.EpochError == nil && found.canary == journal.CanaryIntact {
@@ -167,16 +167,16 @@ func (l *lossLog) logLoss(kind loss, since journal.Interval, log hclog.Logger) {
 
 const (
 	// shortestOutage is the minimum time without an answer that counts as an incident. Shorter outages are common, as in a failover or a restart of Redis, and do
-	// no harm. Longer outages also go unnoticed if they fall between two registrations.
+	// no harm. A longer outage also goes unnoticed if it begins and ends between two registrations.
 	shortestOutage = 2 * time.Second
-	// longestRegistration is longer than any registration that times out. A registration that takes longer shows that the process stood still.
+	// longestRegistration exceeds the time-out of a registration. If a registration takes longer, the process stood still.
 	longestRegistration = cluster.RegistrationDelay + time.Second
 	// mostUnwritten is the maximum number of incidents that wait to be written to Redis.
 	mostUnwritten = 10
 )
 
-// incidents records outages of Redis and losses of its data in the journal. Every replica does this as soon as Redis answers. It is not left to the leader,
-// because the leader may change during an outage.
+// incidents records outages of Redis and losses of its data in the journal, as soon as Redis answers. Every replica does this, not only the leader, because the
+// leader may change during an outage.
 type incidents struct {
 	journal *journal.Journal
 	replica string
@@ -186,8 +186,8 @@ type incidents struct {
 	unwritten []journal.Incident
 }
 
-// noteFailure records a failed registration. began is its start by the clock of Redis. An error reply from Redis counts as an answer. If the registration took
-// longer than its time limit, this process stood still, and the failure shows nothing about Redis.
+// noteFailure records a failed registration. began is the start of the registration by the clock of Redis. An error reply from Redis counts as an answer. If the
+// registration took longer than its time limit, this process stood still, and the failure shows nothing about Redis.
 func (i *incidents) noteFailure(began time.Time, took time.Duration, err error) {
 	switch {
 	case !journal.Unanswered(err):
@@ -205,8 +205,8 @@ func (i *incidents) noteAnswer(at time.Time) {
 	i.silent = time.Time{}
 }
 
-// addIncident publishes an incident and queues it for the journal. If Redis failed over to a server whose clock is behind, the incident would end before it began.
-// Its start is then moved to its end.
+// addIncident publishes an incident and queues it for the journal. After a failover to a server whose clock is behind, an incident could end before it began.
+// The start of such an incident is set to its end.
 func (i *incidents) addIncident(kind string, during journal.Interval) {
 	if during.From.After(during.To) {
 		during.From = during.To

@@ -23,13 +23,13 @@ const (
 	// lineCost bytes more than its text.
 	maxPending = 256 << 10
 	maxKept    = 64 << 10
-	// wholeEvery is the number of chunks after which a chunk repeats all kept lines. Redis keeps only the newest chunks, and a later follower reads those.
+	// wholeEvery is the number of chunks after which a chunk repeats all kept lines, for later followers: Redis keeps only the newest LiveChunks chunks.
 	wholeEvery = journal.LiveChunks / 2
 	lineCost   = 32
 	// lookForFollowers is the interval at which a replica with runs checks for followers.
 	lookForFollowers = time.Second
-	// followedFor is the time for which a run counts as followed after a follower was last found. A failover may lose the follower's mark, and the follower renews
-	// the mark only after it has found the new master.
+	// followedFor is the time for which a run counts as followed after a follower was last found. A failover may lose the key that marks the job as
+	// followed, and the follower writes this key again only after it has found the new master.
 	followedFor = 10 * time.Second
 )
 
@@ -72,7 +72,7 @@ type sharedOutput struct {
 	log  *logging.Output // nil if the job does not log its output
 }
 
-// Line passes on a line.
+// Line passes a line on to the followers and to the log.
 func (o *sharedOutput) Line(stream string, line []byte) {
 	if o.log != nil {
 		o.log.Line(stream, line)
@@ -97,7 +97,7 @@ func (l *liveOutput) addRun(run *scheduler.Run) *liveRun {
 	return r
 }
 
-// endRun marks a run as ended. It removes the run, unless the rest of the output is still to be published.
+// endRun marks a run as ended. It removes the run at once, unless followers may still need the rest of its output.
 func (l *liveOutput) endRun(r *liveRun) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,9 +203,9 @@ func (l *liveOutput) hasUnchecked() bool {
 	return slices.ContainsFunc(l.runs, func(r *liveRun) bool { return r.manual && !r.checked })
 }
 
-// findFollowers checks which runs are followed. A run counts as followed for followedFor after the last check that found a follower. If a check fails, the time
-// starts anew for a followed run. For a run that has ended, only its first check can start the time. Otherwise the run would be kept in memory for hours if
-// Redis fails for hours.
+// findFollowers checks which runs are followed. A run counts as followed for followedFor after the last check that found a follower. A failed check extends this
+// time for a followed run. After the end of a run, only the first check of the run can extend the time. Otherwise a long outage of Redis would keep the run in
+// memory.
 func (l *liveOutput) findFollowers(ctx context.Context) {
 	l.mu.Lock()
 	runs := slices.Clone(l.runs)
@@ -273,9 +273,9 @@ func (l *liveOutput) publishRuns(ctx context.Context) {
 	}
 }
 
-// takeChunk returns the output of a run to publish, if there is any. It returns all kept lines if Redis has none, and again with every wholeEvery-th chunk, so that
-// one of the chunks that Redis keeps always has all of them. The final chunk has End set. A run without output gets an empty chunk, which shows followers that a
-// replica has noticed them.
+// takeChunk returns the output of a run to publish, if there is any. A chunk has the new lines, or all kept lines if Redis has none. Every wholeEvery-th chunk also
+// has all kept lines, so that Redis always stores a chunk with all of them. The final chunk has End set. A run without output gets an empty chunk, which shows
+// followers that a replica has noticed them.
 func (l *liveOutput) takeChunk(r *liveRun) (c journal.Chunk, some bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -294,7 +294,7 @@ func (l *liveOutput) takeChunk(r *liveRun) (c journal.Chunk, some bool) {
 	return journal.Chunk{Attempt: r.attempt, Offset: from, Lines: slices.Clip(r.lines[n:]), End: r.ended}, true
 }
 
-// markWritten records that a chunk was published. first is set if Redis has no earlier chunk of the run. Published lines are only kept for later followers.
+// markWritten records that a chunk was published. first is set if Redis had no earlier chunk of the run. If all lines are published, only maxKept bytes stay.
 func (l *liveOutput) markWritten(r *liveRun, c journal.Chunk, first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 
 const (
 	registerTTL = 3 * cluster.RegisterEvery
-	// registerAgainAfter is the time from the start of a failed registration to the next attempt. After a time-out the next attempt starts at once, because the
-	// replica will soon count as silent. The time doubles with each failure, up to registerAgainMost.
+	// registerAgainAfter is the time from the start of a failed registration to the next attempt. The time includes the registration itself, so that a new
+	// attempt follows a time-out at once: the replica will soon count as silent. The time doubles with each failure, up to registerAgainMost.
 	registerAgainAfter = 500 * time.Millisecond
 	registerAgainMost  = 4 * registerAgainAfter
 )
@@ -34,8 +34,8 @@ type membership struct {
 	peers     *peers
 	entry     func() journal.Replica
 	now       func() time.Time           // the clock of Redis
-	evicts    func(context.Context) bool // asks Redis whether it evicts keys with a time to live if memory runs short
-	news      notice                     // the registration has changed
+	evicts    func(context.Context) bool // sends a request; reports whether Redis evicts keys with a time to live when memory runs short
+	news      notice                     // signals that the registration has changed
 	announcer announcer
 	publisher publisher
 
@@ -83,7 +83,7 @@ func (m *membership) run(ctx context.Context) {
 }
 
 func (m *membership) leaveRegistry(ctx context.Context) {
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout) // the drain has already waited for Redis long enough
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), redisconn.Timeout) // short, because the drain has already waited for Redis
 	defer cancel()
 	if err := m.journal.Deregister(last, m.peers.self); err != nil {
 		m.log.Debug("registration not removed; it expires by itself", "error", err)
@@ -101,7 +101,7 @@ func (m *membership) renewEntry(ctx context.Context) bool {
 		m.log.Debug("not registered", "error", err)
 		m.peers.markIncomplete()
 		m.incidents.noteFailure(began, time.Since(asked), err)
-		if m.loss.hasRegistered() { // restore the data as if it were lost: if the unanswered write has succeeded, the next registration can't detect a loss before that write
+		if m.loss.hasRegistered() { // the unanswered write may have recreated a lost registration, which would hide the loss: restore the data in any case
 			m.announcer.due.Store(true)
 		}
 		return false
@@ -166,8 +166,8 @@ func (m *membership) meetPeers(ctx context.Context, self journal.Replica) succes
 	return m.successors.findSuccessor(replicas, self)
 }
 
-// An announcer restores the data of all jobs in a Redis that may have lost it, from this replica's copy. Each inspection of a job sends the copy. Otherwise,
-// Redis would receive the copy only when the job is next due. Until then, Redis could grant the lock to a replica that has no copy.
+// An announcer restores the data of all jobs in a Redis that may have lost it: each inspection of a job sends this replica's copy of the data of the job's lock.
+// Otherwise Redis would receive the copy only when the job is next due. Until then, Redis could grant the lock to a replica that has no copy.
 type announcer struct {
 	sweep func(context.Context, ...string) error // inspects all jobs
 	log   hclog.Logger
@@ -182,7 +182,7 @@ func (a *announcer) announceIfDue() {
 	}
 }
 
-// run announces until ctx ends. An announcement as a whole has no time limit, because after a time-out it would start over. Each of its requests has one.
+// run announces the jobs on each notice, until ctx ends. Only the single requests have a time limit, because an announcement that timed out would start over.
 func (a *announcer) run(ctx context.Context) {
 	for {
 		select {
@@ -214,7 +214,7 @@ type publisher struct {
 	version string
 	config  func() *config.Config // the configuration in use
 	now     func() time.Time      // the clock of Redis
-	news    notice                // Redis may lack the current descriptions of the jobs
+	news    notice                // signals that Redis may lack the current descriptions of the jobs
 
 	described   time.Time // time of the last description of the jobs
 	unpublished time.Time // time of the last failed write of the configuration
@@ -236,7 +236,7 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// publishDue writes everything that is due. Its time limit ends before the published configuration expires.
+// publishDue writes everything that is due. It has a time limit, so that the next call can renew the published configuration before it expires.
 func (p *publisher) publishDue(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, cluster.RegisterEvery)
 	defer cancel()
@@ -255,9 +255,9 @@ func (p *publisher) describeJobs(ctx context.Context) {
 	p.described = time.Now()
 }
 
-// publishConfiguration keeps the digests and the settings of this replica's jobs in Redis. From them, readers find the jobs that differ between replicas, and
-// the differences. After a failed write it writes nothing for publishAgainAfter, so that a write that exceeds its time-out is not repeated all the time. In
-// that time it still renews what is published.
+// publishConfiguration keeps the digests and the settings of this replica's jobs in Redis. Readers compare them to find the differences between replicas. For
+// publishAgainAfter after a failed write it writes nothing, and only renews the published configuration. Otherwise a write that exceeds its time-out would be
+// repeated all the time.
 func (p *publisher) publishConfiguration(ctx context.Context) {
 	cfg, written := p.config(), false
 	write := func() journal.Configuration {

@@ -31,7 +31,7 @@ type monitor struct {
 	web      *web.Server      // nil without [server]
 	view     *clusterView     // nil without [server]
 	log      hclog.Logger
-	recalled atomic.Bool // the metrics contain the past of all jobs
+	recalled atomic.Bool // the metrics contain the earlier outcomes of all jobs: see recallPast
 	cluster  atomic.Pointer[metrics.Cluster]
 }
 
@@ -154,8 +154,8 @@ func enabledNames(cfg *config.Config) (all []string) {
 	return all
 }
 
-// setConfigured sets the configuration in use. The series of its jobs and pools start, and all other series end. This includes the series of jobs that were
-// removed earlier and whose last run has ended since.
+// setConfigured sets the configuration in use. It starts the series of its jobs and pools, and ends all other series, including the series of jobs that an earlier
+// reload removed during a run.
 func (m *monitor) setConfigured(cfg *config.Config) {
 	if m.metrics == nil {
 		return
@@ -176,7 +176,7 @@ func (m *monitor) setRefused() {
 	}
 }
 
-// countRecoveries counts the recoveries among records that were written. For each run it counts only the record of the first start.
+// countRecoveries counts the recoveries in records. A run has a record for each start of its command, and only the record of the first start counts.
 func (m *monitor) countRecoveries(records []journal.Record) {
 	if m == nil || m.metrics == nil {
 		return
@@ -200,7 +200,7 @@ func (m *monitor) countedPools(of run.Pools) run.Pools {
 	return waitingPools{of, m.metrics}
 }
 
-// AcquirePool acquires a slot. Until it returns, the run counts as waiting.
+// AcquirePool acquires a slot. Until it returns, the run counts as waiting in the metrics.
 func (p waitingPools) AcquirePool(ctx context.Context, entry election.Entry) (*election.Term, error) {
 	defer p.metrics.Waiting(entry.Pool)()
 	return p.Pools.AcquirePool(ctx, entry)
@@ -213,8 +213,8 @@ const (
 	refreshEvery = time.Minute
 )
 
-// recallPast adds the past of each job to the metrics, until ctx ends. For a new replica or job this is the time before its start. On the leader it also
-// includes runs on other replicas. Without the past, an alert on jobs without a success would be silent after each restart.
+// recallPast adds outcomes from the history to the metrics, until ctx ends: at the start, after a reload that adds jobs, and on the leader every refreshEvery.
+// Without these outcomes, an alert on jobs without a success would be silent after each restart.
 func (m *monitor) recallPast(ctx context.Context, j *journal.Journal, cfg func() *config.Config, leads func() bool) {
 	if m.metrics == nil {
 		return

@@ -66,8 +66,8 @@ func namesakesOf(all []journal.Replica, self journal.Replica) []journal.Replica 
 	return others
 }
 
-// replaceStale removes the registrations of replicas whose name this replica has taken over. This replica must be registered first. If the process of one of
-// the others only stood still, it finds this replica in the registry, and does not take its own missing registration for a loss of data.
+// replaceStale removes the registrations of replicas whose name this replica has taken over. This replica must be registered first. If a removed
+// replica only stood still, it then finds this replica in the registry, and does not take its own missing registration for a loss of data.
 func replaceStale(ctx context.Context, others []journal.Replica, j *journal.Journal, log hclog.Logger) {
 	for _, o := range others {
 		log.Info("stale registration replaced", "started", o.Started, "seen", o.Seen)

@@ -16,7 +16,7 @@ import (
 
 // OnceConfig configures a [Once].
 type OnceConfig struct {
-	// Jobs is the configuration, and Job one of its jobs.
+	// Jobs is the configuration. Job is the job to run, one of Jobs.
 	Jobs *config.Config
 	Job  *config.Job
 	// Name is this replica's name.
@@ -92,7 +92,7 @@ func foregroundJobs(cfg OnceConfig, host *process.Host) []scheduler.Job {
 	return jobs
 }
 
-// Environment returns the environment of a run of a job, before files are read.
+// Environment returns the description of a run's environment. The files that the description names are not read yet.
 func Environment(cfg *config.Config, job *config.Job, run *scheduler.Run) process.EnvSpec {
 	r := &commandRunner{job: job, namespace: cfg.Namespace, withheld: cfg.Withheld(job), trust: cfg.Trust}
 	return r.environmentOf(run)

@@ -16,7 +16,7 @@ import (
 	"github.com/cronclave/cronclave/scheduler"
 )
 
-// Processes runs commands. If this process dies or freezes, the warden kills them.
+// Processes runs the commands of jobs. If this process dies or freezes, the warden kills the commands.
 type Processes struct {
 	// Host runs the commands.
 	Host   *process.Host
@@ -54,7 +54,7 @@ func (p *Processes) Close() {
 	p.warden.Close()
 }
 
-// watchWarden calls drain if the warden is gone and cannot be started again. It returns after that, or when ctx ends.
+// watchWarden waits until the warden is gone and cannot be started again, and then calls drain. If ctx ends first, it returns without a call.
 func (p *Processes) watchWarden(ctx context.Context, drain func(cause error)) {
 	select {
 	case <-p.warden.Failed():

@@ -67,7 +67,7 @@ func configurationOf(cfg *config.Config) journal.Configuration {
 	return c
 }
 
-// mostPastDates is the maximum number of past days in the description of a job, because calendars and the history may be long.
+// mostPastDates is the maximum number of past days of a calendar in the description of a job, because calendars and the history may be long.
 const mostPastDates = 400
 
 // describedDates returns the days of a calendar that readers need for a job's next tick, or to explain a tick in the history. dates must be sorted. Two more
@@ -110,7 +110,7 @@ func (r requests) Subscribe(ctx context.Context, f func([]scheduler.Request)) {
 	})
 }
 
-// ClaimTrigger asks for the lock of a trigger request. The replica that gets it handles the request.
+// ClaimTrigger claims a trigger request. The replica that gets the lock of the request handles it.
 func (r requests) ClaimTrigger(ctx context.Context, e election.TriggerRequest) election.Result {
 	return r.elector.ClaimTrigger(ctx, e)
 }

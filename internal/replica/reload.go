@@ -20,21 +20,21 @@ import (
 // only if two checks in a row find the same state, because a file may be half written at the first one.
 const lookEvery = time.Second
 
-// restless is the number of consecutive checks with further changes after which a warning is logged.
+// restless is the number of consecutive checks without a stable state of the changed files after which a warning is logged.
 const restless = 10
 
 type reloader struct {
 	log          hclog.Logger
 	cfg          *atomic.Pointer[config.Config] // the configuration in use
-	refused      *atomic.Pointer[string]        // the first fault of a newer one
+	refused      *atomic.Pointer[string]        // the first fault of a newer configuration that was refused
 	monitor      *monitor
 	apply        func(context.Context, *config.Config) error // makes the scheduler run the jobs
 	describeSoon func()                                      // publishes the descriptions of the jobs
 
 	load  func() (*config.Config, *config.Files, error)
 	files *config.Files
-	fresh string // stamp of the files at the last check; "" if it equals AsRead
-	moves int    // number of checks in a row that found a stamp different from AsRead
+	fresh string // stamp of the files at the last check; "" if it equals files.AsRead()
+	moves int    // number of checks in a row that found a stamp different from files.AsRead()
 	quiet bool   // the last check found a mount that does not answer
 }
 
@@ -56,7 +56,7 @@ func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 	}
 }
 
-// hasStableChange reports whether the files have changed, and were the same at the last two checks.
+// hasStableChange reports whether the files have changed since they were read, and had the same stamp at the last two checks.
 func (l *reloader) hasStableChange(ctx context.Context) bool {
 	now := l.currentStamp(ctx)
 	if now == l.files.AsRead() {
@@ -89,8 +89,8 @@ func untilDone[T any](ctx context.Context, ask func() (T, error)) (answer T, don
 	}
 }
 
-// currentStamp returns the stamp of the files. If ctx ends first, it returns their stamp as read. It warns about a mount that does not answer, and again only
-// after the mount has answered.
+// currentStamp returns the stamp of the files. If ctx ends first, it returns the stamp of the last reading. It warns about a mount that does not answer, and
+// again only after the mount has answered.
 func (l *reloader) currentStamp(ctx context.Context) string {
 	now, done, err := untilDone(ctx, l.files.Stamp)
 	if !done {

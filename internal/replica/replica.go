@@ -52,7 +52,7 @@ type Config struct {
 	ClockOffset time.Duration
 }
 
-// A Replica is one replica of a cluster. [Replica.Run] may be called once. The other methods may be called at any time.
+// A Replica is one replica of a cluster. [Replica.Run] may be called once, and [Replica.Abort] at any time.
 type Replica struct {
 	name, id string // name is for display; id distinguishes replicas of the same name
 	version  string
@@ -137,7 +137,7 @@ func (r *Replica) connectRedis() (err error) {
 		return err
 	}
 	if r.journal, err = r.redis.OpenJournal(cfg, func(first journal.Record) {
-		first.Output = nil // thousands of outcomes may wait for a subscriber, and none reads their outputs
+		first.Output = nil // thousands of outcomes may wait for a subscriber, and no subscriber reads their outputs
 		r.events.Publish(events.Outcome{Record: first})
 	}); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (r *Replica) connectRedis() (err error) {
 	return err
 }
 
-// Abort kills the running jobs and makes Run return soon. It does not wait.
+// Abort kills the jobs that still run in a drain, so that Run returns soon. It does not wait.
 func (r *Replica) Abort() { r.scheduler.Abort() }
 
 func (r *Replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error) {
@@ -250,7 +250,7 @@ func (r *Replica) runScheduler(ctx context.Context, reload <-chan struct{}) (err
 	leave()
 	beside.Wait()
 	if ctx.Err() != nil {
-		r.log.Info("drained") // the drain is complete, so a Redis that never answered is no failure
+		r.log.Info("drained") // err is ignored: the requested drain is complete, even if Redis has never answered
 		return nil
 	}
 	if err == nil && errors.Is(context.Cause(work), warden.ErrGone) {
@@ -364,7 +364,7 @@ func (r *Replica) announceView() {
 	}
 }
 
-// isPermanent reports whether an error of the start remains, however long the replica waits.
+// isPermanent reports whether waiting cannot remedy an error of the start.
 func isPermanent(err error) bool {
 	var usage UsageError
 	return errors.Is(err, redisconn.ErrUnfit) || errors.As(err, &usage)
@@ -390,8 +390,8 @@ func (r *Replica) redisUp() bool {
 	return err == nil
 }
 
-// evictsExpiring reports whether Redis evicts keys with a time to live if memory runs short. It asks one server that stores registrations, because the masters
-// of a Redis Cluster have the same configuration. Without an answer it returns the last known result.
+// evictsExpiring reports whether Redis evicts keys with a time to live if memory runs short. It asks only one server of the Redis with the
+// registrations, because all masters of a Redis Cluster have the same configuration. Without an answer it returns the last known result.
 func (r *Replica) evictsExpiring(ctx context.Context) bool {
 	if h, err := r.redis.ExamineKeeper(ctx, r.id); err == nil {
 		r.evicting.Store(h.EvictsExpiring())

@@ -38,7 +38,7 @@ type commandRunner struct {
 	open      OpenOutput
 }
 
-// Run runs the command, and returns when the whole tree is dead.
+// Run runs the command, and returns when all its processes are dead.
 func (r *commandRunner) Run(ctx context.Context, current *scheduler.Run) scheduler.Result {
 	env, err := process.Environment(ctx, r.environmentOf(current))
 	if err != nil {

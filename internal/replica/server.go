@@ -63,7 +63,7 @@ func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (web.Co
 // serverFilesEvery is the minimum time between two readings of the files of [server].
 const serverFilesEvery = time.Second
 
-// openServerFile returns a value that is parsed from the files of a key. The files are read again when they change.
+// openServerFile returns a value that is parsed from the files that a configuration key names. The files are read again when they change.
 func openServerFile[T any](log hclog.Logger, key string, parse func(contents [][]byte) (T, error), files ...string) (*safefile.Value[T], error) {
 	return safefile.NewValue(safefile.ValueConfig[T]{Key: key, Files: files, Every: serverFilesEvery, Trust: safefile.Administrators,
 		Parse: func(contents [][]byte) (T, error) {
@@ -82,8 +82,7 @@ func openServerFile[T any](log hclog.Logger, key string, parse func(contents [][
 		}})
 }
 
-// openProvider returns the login provider. It reads the client secret, but sends nothing to the provider. The provider may be down, because jobs run without
-// it.
+// openProvider returns the login provider. It reads the client secret, but sends nothing to the provider, because jobs must run even if the provider is down.
 func openProvider(server config.Server, namespace string, log hclog.Logger) (*oidc.Provider, error) {
 	cfg := server.OIDC
 	secret, err := openServerFile(log, "[server.oidc].client_secret_file", parseSecret, cfg.ClientSecretFile)

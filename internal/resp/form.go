@@ -9,7 +9,7 @@ import (
 // mostKept is the maximum number of bytes stored per string of a reply.
 const mostKept = 512
 
-// A form records the types of an array's elements, because go-redis assumes some of these types without a check.
+// A form records the types of an array's elements, because go-redis assumes these types in some replies without a check.
 type form struct {
 	kind  byte      // the first byte of the reply, which is its type
 	parts []byte    // the types of the first elements: s for a string, i for a number, x for any other
@@ -56,7 +56,7 @@ func (f *form) markNull(level int) {
 
 func (f *form) isArray() bool { return f.kind == '*' || f.kind == '~' || f.kind == '>' }
 
-// checkReply returns an error if a complete reply has a form on which go-redis would panic.
+// checkReply returns an error if a complete reply has a form on which go-redis would panic. messages and addresses are fields of [scanner].
 func (f *form) checkReply(messages bool, addresses *atomic.Bool) error {
 	if !f.isArray() {
 		if f.kind == '-' || f.kind == '_' || f.kind == '$' {

@@ -2,8 +2,8 @@
 //
 // go-redis allocates as much memory as the first line of a reply requests, recurses for each level of nesting, and reads messages without checking
 // their form. A proxy that garbles a reply, or another service on the port, could therefore crash the process: by a panic in a goroutine of go-redis,
-// which cannot be recovered, or by exhausting memory or stack. A guarded connection checks each reply as it arrives, and closes at the first
-// malformed one.
+// which cannot be recovered, or by exhausting memory or stack. A guarded connection checks each reply as it arrives, and closes itself at the
+// first malformed reply.
 package resp
 
 import (
@@ -44,7 +44,7 @@ type guarded struct {
 	broken  error
 }
 
-// A guardedSocket is a guarded connection that lets go-redis detect whether an idle socket was closed.
+// A guardedSocket is a guarded connection with access to its socket, by which go-redis detects whether an idle connection was closed.
 type guardedSocket struct {
 	guarded
 	socket syscall.Conn
@@ -70,7 +70,7 @@ func (g *guarded) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // a net.Conn returns the errors of its connection unchanged
 }
 
-// Write records which of the commands have replies of a special form, and writes the commands.
+// Write writes commands. Before that, it records which of them have replies of a special form.
 func (g *guarded) Write(p []byte) (int, error) {
 	g.replies.noteRequests(p)
 	return g.Conn.Write(p) //nolint:wrapcheck // a net.Conn returns the errors of its connection unchanged

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// requests parses the bytes that are written to a connection into commands. It inspects only the name of a command and the subcommand of SENTINEL,
-// because the name of a job or a lock, "subscribe" for example, may be an argument.
+// requests parses the bytes that are written to a connection into commands. It inspects only the name of a command and the subcommand of SENTINEL. A
+// later argument does not count, because a job or a lock may have the name "subscribe", for example.
 type requests struct {
 	line       []byte // the beginning of an incomplete header
 	word       int    // the number of arguments of the command so far
@@ -25,7 +25,7 @@ const (
 	askedForMaster
 )
 
-// parseBytes parses written bytes, and calls named for each command whose replies have a special form.
+// parseBytes parses bytes that are written, and calls named for each command whose replies have a special form.
 func (r *requests) parseBytes(p []byte, named func(kind int)) {
 	for len(p) > 0 {
 		if r.skip > 0 {

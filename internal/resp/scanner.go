@@ -12,7 +12,7 @@ import (
 type scanner struct {
 	line  []byte // the beginning of an incomplete line
 	skip  int    // the bytes of a string still to come, including its line end
-	open  []int  // by nesting level: the number of elements of an open array still to come
+	open  []int  // for each open array or map, the outermost first: the number of elements still to come
 	bytes int    // the bytes of the current reply so far
 	total int    // the number of elements in the headers of the current reply so far
 

@@ -125,8 +125,8 @@ const (
 // maxLinks is the maximum number of symbolic links on the way to a file, as in the kernel.
 const maxLinks = 40
 
-// checkTrust checks an open file and the folders and links on the way to it. The way is checked after the file was opened. If the whole way is trusted, only
-// trusted users could have replaced the file in between.
+// checkTrust checks an open file, and the folders and links on the path to it. It checks the path after the file was opened: if the path passes, only trusted
+// users could have replaced the file in between.
 func checkTrust(fd int, name string, st *unix.Stat_t, as *Identity) error {
 	owners := []uint32{0}
 	if as != nil {
@@ -140,7 +140,7 @@ func checkTrust(fd int, name string, st *unix.Stat_t, as *Identity) error {
 
 func inspectFolder(name string) error { return judgePath(name, []uint32{0}) }
 
-// judgeOwner checks the owner and the mode of a file or folder. fixed reports whether other users can't change it in spite of its mode.
+// judgeOwner checks the owner and the mode of a file or folder. fixed reports whether it is protected although its mode lets other users write.
 func judgeOwner(path string, st *unix.Stat_t, owners []uint32, fixed func() bool) error {
 	var problems, remedies []string
 	if !slices.Contains(owners, st.Uid) {
@@ -166,7 +166,7 @@ func rightfulOwner(st *unix.Stat_t, owners []uint32) string {
 	return strconv.FormatUint(uint64(owners[len(owners)-1]), 10)
 }
 
-// permittedClasses describes the users, besides the owner, to whom a mode gives one of the permissions in bits.
+// permittedClasses returns "the group N", "others", both or "": the users to whom a mode gives a permission in bits. It leaves out the owner.
 func permittedClasses(st *unix.Stat_t, bits uint32) string {
 	var by []string
 	if uint32(st.Mode)&bits&0o070 != 0 {
@@ -254,7 +254,7 @@ func splitPath(path string) []string {
 	return all
 }
 
-// judgeFolder checks one folder. shared reports whether other users may add files to the folder but can't replace files of other owners.
+// judgeFolder checks one folder and returns its path. shared reports whether other users may add files, but may replace only their own (sticky bit).
 func judgeFolder(path string, owners []uint32) (same string, shared bool, err error) {
 	var st unix.Stat_t
 	if err := retryInterrupted(func() error { return unix.Lstat(path, &st) }); err != nil {
@@ -264,8 +264,8 @@ func judgeFolder(path string, owners []uint32) (same string, shared bool, err er
 	return path, shared, judgeOwner(path, &st, owners, func() bool { return shared || readOnlyPath(path) })
 }
 
-// readOnly reports whether a file is on a read-only mount. Its write permissions have no effect there. Kubernetes mounts a ConfigMap this way, with a folder
-// whose mode lets everybody write.
+// readOnly reports whether a file is on a read-only mount. The write permissions in its mode then have no effect. Kubernetes mounts a ConfigMap this way,
+// with a folder whose mode lets everybody write.
 func readOnly(fd int) bool {
 	var fs unix.Statfs_t
 	err := retryInterrupted(func() error { return unix.Fstatfs(fd, &fs) })

@@ -6,8 +6,8 @@
 // target of a link is opened with the rights in [Policy.As] and checked like any other file.
 //
 // A read ends with its context. A system call that hangs, for example on a network file system whose server is down, can't be interrupted. The read abandons
-// such a call together with its thread. Until the call returns, further reads of the same file fail at once with [ErrHangs]. So the number of hanging threads
-// is limited to reads that began at the same time.
+// such a call together with its thread. Until the call returns, further reads of the same file fail at once with [ErrHangs], so only reads that have already
+// begun can leave more hanging threads.
 package safefile
 
 import (
@@ -30,7 +30,7 @@ var (
 	ErrTooLong = errors.New("longer than")
 	// ErrUnanswered reports that the file system did not answer before the context ended, for example on a network mount whose server is down.
 	ErrUnanswered = errors.New("its file system does not answer")
-	// ErrHangs reports that an earlier, abandoned read of the same file has not returned yet. The same error also wraps ErrUnanswered.
+	// ErrHangs reports that an earlier, abandoned read of the same file has not returned yet. An error that wraps ErrHangs also wraps ErrUnanswered.
 	ErrHangs = errors.New("an earlier read of it still hangs")
 )
 
@@ -107,7 +107,8 @@ func Inspect(ctx context.Context, name string, p Policy) (Info, error) {
 	return info, err
 }
 
-// InspectFolder checks a folder as [Read] checks the folders on the way to a file. Use it for a folder to which other users must not add files.
+// InspectFolder checks a folder as [Read] checks the folders on the way to a file. Use it if other users must not add files to the folder. A folder with the
+// sticky bit passes nevertheless.
 func InspectFolder(name string, t Trust) error {
 	if t == Everybody || os.Geteuid() != 0 {
 		return nil
@@ -186,7 +187,6 @@ func unansweredError(name string, why error) error {
 	return readError(name, fmt.Errorf("%w%s: %w", ErrUnanswered, proc.OnMount(name), why))
 }
 
-// readError returns an error in the form of package os.
 func readError(name string, err error) error {
 	return &fs.PathError{Op: "read", Path: name, Err: err}
 }

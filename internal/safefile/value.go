@@ -25,7 +25,7 @@ type ValueConfig[T any] struct {
 	Every time.Duration
 	// Trust restricts who may own and change the files. Defaults to everybody.
 	Trust Trust
-	// Report is called with nil when the value has changed, and with the error of the first of several failures in a row. Optional.
+	// Report is called with nil after each change of the value, and with the error of a failed read unless the read before also failed. Optional.
 	Report func(err error)
 }
 
@@ -36,7 +36,7 @@ type Value[T any] struct {
 
 	mu     sync.Mutex
 	value  T
-	digest []byte // digest of the contents from which value was parsed
+	digest []byte // of the contents from which value was parsed
 	read   time.Time
 	fault  error
 }

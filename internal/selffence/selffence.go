@@ -1,10 +1,10 @@
-// Package selffence computes when the work under a lease that is not renewed gets SIGTERM and SIGKILL, so that the work is dead before the lease ends. The
-// scheduler and `cronclave lock` use it in the process that holds the lease. The warden, a separate process, uses it if the holder does not act.
+// Package selffence computes the times at which work gets SIGTERM and SIGKILL if its lease is not renewed, so that the work is dead before the lease ends.
+// The scheduler and `cronclave lock` use it in the process that holds the lease. The warden, a separate process, uses it in case the holder does not act.
 package selffence
 
 import "time"
 
-// Limits has the length of a lease without renewal, and the time that the work may take between SIGTERM and SIGKILL.
+// Limits has the full length of a lease, and the time (Grace) that the work may take between SIGTERM and SIGKILL.
 type Limits struct{ Lease, Grace time.Duration }
 
 // An Action is the step that the holder of a lease takes against the work.
@@ -16,7 +16,7 @@ const (
 	Kill               // send SIGKILL
 )
 
-// Check returns the action for a lease that ends after left, and the time until the next check. A renewal before the next check changes the result.
+// Check returns the action for a lease with the remaining time left, and the time until the next check. A renewal makes the result obsolete.
 func (l Limits) Check(left time.Duration) (do Action, again time.Duration) {
 	untilKill := left - l.killMargin()
 	switch untilStop := untilKill - l.stopGrace(); {
@@ -28,11 +28,11 @@ func (l Limits) Check(left time.Duration) (do Action, again time.Duration) {
 	return Kill, l.Lease
 }
 
-// WardenKill returns the time before the end of the lease at which the warden kills the work. A healthy holder has killed the work before that, because the
+// WardenKill returns the time before the end of the lease at which the warden kills the work. A healthy holder has killed the work earlier, because the
 // margin of the holder is twice as long.
 func (l Limits) WardenKill() time.Duration { return l.killMargin() / 2 }
 
-// WardenStop returns the time before the end of the lease at which the warden sends SIGTERM. If the warden kills the work before that, it sends no SIGTERM.
+// WardenStop returns the time before the end of the lease at which the warden sends SIGTERM. If Grace is short, SIGKILL comes first, without SIGTERM.
 func (l Limits) WardenStop() time.Duration { return l.stopGrace() }
 
 // killMargin returns the time before the end of the lease at which the holder kills the work: a twentieth of the lease, so that the work has time to die.

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// A starter process runs Main here, before main. Go initialises a package after its imports, and otherwise in the order of package paths. This package
-// imports little, so its turn comes early. The initialisation of the rest of the program would take several times as long as a start.
+// A starter process runs Main in this function, before main. Go initialises a package after its imports, and otherwise in the order of package paths. This
+// package imports little, so it is initialised early. The initialisation of the rest of the program would take several times as long as a start.
 func init() { //nolint:gochecknoinits // see above
 	if len(os.Args) == 1 && os.Args[0] == Name {
 		syscall.Exit(Main())
@@ -113,9 +113,9 @@ const (
 )
 
 // dropPrivileges drops privileges of this thread, which the forked process inherits. A change of the user clears permitted and effective capabilities, but not
-// inheritable ones. A change between two users other than root does not clear ambient capabilities either. If the replica's systemd unit sets
-// AmbientCapabilities=, a job could use the ambient capabilities to become any user. The bounding set stays unchanged: it only limits the capabilities that
-// programs get when they are executed, and with no_new_privs programs get none.
+// inheritable ones. It clears ambient capabilities only if the old user is root. So if the replica's systemd unit sets AmbientCapabilities=, a job could use
+// the ambient capabilities to become any user. The bounding set stays unchanged: it only limits the capabilities that programs get when they are executed, and
+// with no_new_privs programs get none.
 func (o *Order) dropPrivileges() error {
 	if o.DropInheritable {
 		if err := dropInheritable(); err != nil {

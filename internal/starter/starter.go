@@ -1,9 +1,9 @@
 // Package starter implements a small process that starts one command for a replica.
 //
 // A start can hang: an execve of a program on a network mount whose server is down does not return, and can't be interrupted. The Go runtime forks under a lock
-// that it holds until the program was executed, so one hanging start would block all other starts of the process. Therefore the replica executes its own binary
-// as a starter. That does not hang, because the binary is in use already. The starter forks the command, replies with its PID or the error, and exits. A
-// hanging start blocks only its own starter.
+// that it holds until the program is executed, so one hanging start would block all other starts of the process. Therefore the replica executes its own binary
+// as a starter. Executing this binary does not hang, because it is already in use. The starter forks the command, replies with its PID or the error, and exits.
+// A hanging start blocks only its own starter.
 //
 // The starter calls [Main] before the other packages of the binary are initialised, because a starter lives only for milliseconds.
 package starter
@@ -21,7 +21,7 @@ const Name = "cronclave-starter"
 
 // The file descriptors of a starter, besides the stdin, stdout and stderr of the command.
 const (
-	// Channel is the socket for the order and the reply. The starter exits when the replica closes its end.
+	// Channel is the socket for the order and the reply. When the replica closes its end of the socket, the starter exits.
 	Channel = 3
 	// Cgroup is the directory of the command's cgroup, if Order.InCgroup is set.
 	Cgroup = 4
@@ -73,7 +73,7 @@ func ParseReply(b []byte) Reply {
 	return Reply{int(word(0)), Step(word(1)), syscall.Errno(word(2))}
 }
 
-// Bytes encodes an order as its length and its fields. Each field is a string that follows its own length.
+// Bytes encodes an order as its length and its fields. Each field is encoded as its length and its bytes.
 func (o *Order) Bytes() []byte {
 	fields := []string{o.Path, o.Dir, flagText(o.InCgroup), flagText(o.DropInheritable), flagText(o.NoNewPrivs), "", "", formatCredential(o.Credential),
 		strconv.Itoa(len(o.Argv))}

@@ -14,14 +14,14 @@ import (
 const (
 	// beatEvery is the interval at which a helper is checked.
 	beatEvery = 300 * time.Millisecond
-	// mostSilence is the number of successive checks without progress after which a helper counts as hung. A time limit would be wrong, because it also
+	// mostSilence is the number of successive checks without progress after which a helper counts as hung. A time limit would be wrong, because time also
 	// passes while this process is stopped and can't read. The number is large, because on a machine that starts a thousand processes per second the helper
 	// may wait for seconds, and a new helper would wait as well.
 	mostSilence = 10
 	// patience bounds the time that Reap waits for an acknowledgement before it kills the helper. dying bounds the wait for the helper's death after that.
 	// Together they equal the time after which a helper counts as hung.
 	patience, dying = mostSilence*beatEvery - dying, 500 * time.Millisecond
-	// farewell bounds the wait for a helper that was told to exit.
+	// farewell bounds the wait for the exit of a dismissed helper.
 	farewell = time.Second
 )
 
@@ -37,7 +37,7 @@ type helper struct {
 
 	mu      sync.Mutex
 	queue   []byte
-	leaving bool // close the pipe after the queue was written
+	leaving bool // set by dismiss: writeQueue closes the pipe after it has written the queue
 	sent    uint64
 	acked   uint64
 	waits   []wait // ordered by seq
@@ -67,7 +67,7 @@ func startHelper(cfg Config, told func(message)) (*helper, error) {
 	h.cmd.Env = []string{"GOMAXPROCS=1", "GOGC=50", "GOMEMLIMIT=16MiB", "GORACE=atexit_sleep_ms=0"}
 	h.cmd.SysProcAttr = ownSession()
 	if cfg.Stderr != nil {
-		h.cmd.ExtraFiles = []*os.File{cfg.Stderr} // the helper gets it as reportFile
+		h.cmd.ExtraFiles = []*os.File{cfg.Stderr} // the helper gets it as the descriptor reportFile
 		h.cmd.Env = append(h.cmd.Env, reportEnv+"="+map[bool]string{true: "json", false: "text"}[cfg.JSON])
 	}
 	h.cmd.Stderr = &h.said
@@ -92,7 +92,7 @@ func (h *helper) servePipes(out io.Reader) {
 	writer.Go(h.writeQueue)
 	h.readReports(out) // returns when the helper has exited, which closes the pipe, or has sent an invalid message
 	h.kill()
-	_ = h.cmd.Wait() // the error is not needed, because exitState shows the same
+	_ = h.cmd.Wait() // ignore the error: exitState returns the cause
 	close(h.exited)
 	writer.Wait()
 }
@@ -194,7 +194,7 @@ func (h *helper) handleAck(seq uint64) {
 	}
 }
 
-// checkHang reports whether the helper hangs. It is called every beatEvery. If no message is unacknowledged, it sends a ping for the next check.
+// checkHang reports whether the helper hangs. It is called every beatEvery. If every message is acknowledged, it sends a ping for the next check.
 func (h *helper) checkHang() bool {
 	h.mu.Lock()
 	idle := h.acked == h.sent
@@ -239,9 +239,9 @@ const (
 	// From the replica to its helper.
 	hello   verb = "hello"   // the first message; PID is the PID of the replica
 	inherit verb = "inherit" // Cgroup must be removed after the replica has exited
-	watch   verb = "watch"   // a run is about to start; a new helper gets this message with the current state
+	watch   verb = "watch"   // a run is about to start; a new helper also gets this message for each registered run
 	started verb = "started" // PID is the leader of the run's process group, Start its start time
-	extend  verb = "extend"  // Deadline is the new deadline; At is the time at which the replica got the extension
+	extend  verb = "extend"  // Deadline is the new deadline; At is the time at which the replica called Extend
 	told    verb = "told"    // the replica has sent SIGTERM to the run, so the helper must not send it again
 	reap    verb = "reap"    // the leader's PID is about to be freed and must not be signalled any more
 	release verb = "release" // no process of the run is left
@@ -250,7 +250,7 @@ const (
 	// From the helper.
 	ack     verb = "ack"     // all messages up to Seq were acted on
 	stopped verb = "stopped" // the run got SIGTERM at At, because its deadline is near
-	killed  verb = "killed"  // the run was killed at At, because it was late
+	killed  verb = "killed"  // the run got SIGKILL at At, because its deadline is very near
 )
 
 // message is one line of JSON on a pipe, in either direction. Times are on CLOCK_BOOTTIME.

@@ -29,7 +29,7 @@ func (s *sweeper) newTarget(id, cgroup string) target {
 	return &processes{sweeper: s, id: id, cgroup: cgroup, handle: -1}
 }
 
-// setLeader opens a pidfd of the leader. If the PID belongs to another process by now, the start time of that process differs from start.
+// setLeader opens a pidfd of the leader. If the start time differs, the PID belongs to another process by now, and setLeader forgets it.
 func (p *processes) setLeader(leader int, start uint64) {
 	p.forgetLeader()
 	handle, err := unix.PidfdOpen(leader, 0)
@@ -52,8 +52,8 @@ func (p *processes) forgetLeader() {
 func (p *processes) terminate() {
 	switch {
 	case p.cgroup != "":
-		leader, pids := p.leader, proc.CgroupProcesses(p.cgroup) // listed before the SIGTERM, because the leader may handle it by starting other processes
-		_ = p.sendLeader(unix.SIGTERM)                           // before the others, because a shell would start its next command when the current one ends
+		leader, pids := p.leader, proc.CgroupProcesses(p.cgroup) // listed first, because the leader may start other processes when it gets SIGTERM
+		_ = p.sendLeader(unix.SIGTERM)                           // first, because a shell would start its next command when the current command dies
 		for pid := range pids {
 			inside := func() bool { return pid != leader && proc.CgroupProcesses(p.cgroup)[pid] }
 			signalIf(pid, unix.SIGTERM, inside)
@@ -81,8 +81,8 @@ func (p *processes) killRest() (clean bool) {
 	return !found && !p.groupLives()
 }
 
-// groupLives reports whether the group has a living member. After the leader was reaped, the number may belong to another group. So the result is not used to
-// send signals.
+// groupLives reports whether the group has a living member. Do not use the result to send signals: after the leader was reaped, the number may belong to
+// another group.
 func (p *processes) groupLives() bool {
 	return p.leader != 0 && p.sweeper.currentSight().groups[p.leader] && p.groupExists()
 }
@@ -99,8 +99,8 @@ func (p *processes) signalGroup(signal unix.Signal) {
 	}
 }
 
-// sendGroup sends a signal to the group through the leader's pidfd (Linux 6.9). Older kernels address groups only by number. On these, the signal is sent
-// only while the number belongs to the leader, dead or alive.
+// sendGroup sends a signal to the group through the leader's pidfd (Linux 6.9). An older kernel addresses a group only by its number. The signal is then sent
+// only if the number still belongs to the leader, dead or alive.
 func (p *processes) sendGroup(signal unix.Signal) error {
 	if !p.sweeper.byNumber && p.handle >= 0 {
 		err := unix.PidfdSendSignal(p.handle, signal, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP)
@@ -139,7 +139,7 @@ func (p *processes) signalMarked(signal unix.Signal) (found bool) {
 	return len(seen.byRun[p.id]) > 0 || !seen.complete
 }
 
-// signalIf sends a signal to a process if holds returns true after the pidfd was opened. This order prevents a signal to a later process with the same PID.
+// signalIf opens a pidfd of a process, and then sends the signal if holds returns true. This order prevents a signal to a later process with the same PID.
 func signalIf(pid int, signal unix.Signal, holds func() bool) {
 	handle, err := unix.PidfdOpen(pid, 0)
 	if (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM)) && holds() {

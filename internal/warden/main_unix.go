@@ -21,7 +21,7 @@ import (
 const (
 	// checkEvery bounds the sleep while there are deadlines, because poll's timeout does not advance during suspend.
 	checkEvery = 200 * time.Millisecond
-	// giveUp bounds the wait for processes that survive SIGKILL because they hang in the kernel.
+	// giveUp bounds the wait, after the exit of the replica, for processes that survive SIGKILL because they hang in the kernel.
 	giveUp = time.Minute
 )
 
@@ -115,7 +115,7 @@ func (k *helperMain) awaitInput(now time.Duration) error {
 	return nil
 }
 
-// mostReads caps the number of successive reads. Each read returns at most the capacity of the pipe.
+// mostReads caps the number of successive reads, so that a steady stream of messages does not delay kills.
 const mostReads = 100
 
 // pollTimeout returns the timeout of poll in milliseconds, or -1 for no timeout.
@@ -146,8 +146,8 @@ func (k *helperMain) noteReplicaEnd() {
 }
 
 func (k *helperMain) endReason() string {
-	// The replica lives on if it closed the pipe in [Warden.Close], and then no run is left. If a run is left, the replica counts as gone even if its pidfd
-	// does not show the exit yet: a dying process closes its pipe a moment earlier.
+	// A replica that calls [Warden.Close] closes the pipe without a run, and lives on. If a run is left, the replica counts as gone even if its pidfd does
+	// not show the exit yet, because a dying process closes its pipe a moment earlier.
 	if len(k.list.runs) == 0 && k.replica >= 0 && !isOver(k.replica) {
 		return "the replica has closed its pipe"
 	}
@@ -221,7 +221,7 @@ const (
 	lastReport = 200 * time.Millisecond
 )
 
-// report is the helper's log, for actions after the replica has exited. It never blocks the helper: lines that stderr does not take are dropped.
+// report is the helper's log, for actions after the replica has exited. It never blocks the helper: lines that stderr does not accept are dropped.
 type report struct {
 	hclog.Logger
 	writer *logging.Writer // nil if the helper has no log

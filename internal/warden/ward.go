@@ -29,8 +29,8 @@ type receipt struct {
 	known  <-chan struct{}
 }
 
-// postChange changes the state and sends the change to the helper under one lock, so that changes arrive in order. If no helper is running, the next one gets
-// the whole state.
+// postChange changes the state and sends the change to the helper under one lock, so that the helper gets the changes in the order in which they were made.
+// If no helper is running, the next one gets the whole state.
 func (w *Warden) postChange(change func() message) receipt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -141,7 +141,7 @@ func (w *Ward) Told() {
 // helper signals the leader or its group any more. The helper still watches the other processes of the run.
 //
 // late reports whether a helper has stopped or killed the run because its deadline was near. ago is the time since a helper killed the run, or 0; this
-// process may have been suspended since then. Both include every action of a helper up to the return of Reap.
+// process may have been suspended since then. late and ago include every action of a helper up to the return of Reap.
 func (w *Ward) Reap() (late bool, ago time.Duration) {
 	w.forgetLeader()
 	w.warden.mu.Lock()

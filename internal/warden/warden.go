@@ -43,8 +43,8 @@ type Config struct {
 	Command []string
 	// Logger receives messages about helpers that were replaced, and about runs that a helper stopped or killed. Defaults to none.
 	Logger hclog.Logger
-	// Stderr is the file to which the helper logs when this process has exited. nil means no log. The log is JSON if JSON is set, otherwise text. Writes to
-	// Stderr may fail.
+	// Stderr is the file to which the helper logs when this process has exited. nil means no log. The log is JSON if JSON is set, otherwise text. Lines that
+	// Stderr does not accept are lost.
 	Stderr *os.File
 	JSON   bool
 	// OnChange is called when the result of [Warden.Ready] changes. Calls do not overlap. OnChange must not wait for the warden. May be nil.
@@ -89,7 +89,7 @@ type Warden struct {
 }
 
 const (
-	// mostFailures caps the number of successive helpers that each live for less than steady.
+	// mostFailures is the number of successive helpers that may fail to start or die within steady. After one more, no other helper is started.
 	mostFailures = 8
 	steady       = 5 * time.Second
 	// The pauses between starts of helpers double from firstPause to lastPause. The first replacement is started at once.
@@ -237,7 +237,7 @@ func (w *Warden) attendHelper(h *helper) {
 	}
 }
 
-// clearHelper removes a dead helper and sets ready to false in one step. So no caller sees that the helper is missing while runs may still start.
+// clearHelper removes a dead helper and sets ready to false in one step, because a ready warden without a helper would let runs start unprotected.
 func (w *Warden) clearHelper() { w.setHelper(nil, false) }
 
 // launchHelper starts a helper, sends it the whole state, and returns when the helper has acknowledged the state.
@@ -322,7 +322,7 @@ func (w *Warden) wakeWaiters() {
 	w.changed = make(chan struct{})
 }
 
-// awaitHelper waits for a helper that has the whole state. dead is a previous helper that does not count.
+// awaitHelper waits for a helper that has the whole state. The previous helper, dead, does not count.
 func (w *Warden) awaitHelper(ctx context.Context, dead *helper) error {
 	for {
 		w.mu.Lock()

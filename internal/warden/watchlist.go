@@ -14,8 +14,8 @@ type target interface {
 	terminate()
 	// killKnown sends SIGKILL to the cgroup and the process group.
 	killKnown()
-	// killRest sends SIGKILL to the processes of the run that killKnown can't find. clean reports whether no process was left. If so, killRest also prevents
-	// the start of further processes of the run, as far as it can.
+	// killRest sends SIGKILL to the processes of the run that killKnown can't find. clean reports whether no process was left. In that case killRest has also
+	// removed the cgroup of the run, if there is one, so that no further process can start in it.
 	killRest() (clean bool)
 }
 
@@ -35,10 +35,10 @@ type entry struct {
 func (e *entry) killAt() time.Duration { return e.deadline - e.limits.WardenKill() }
 func (e *entry) stopAt() time.Duration { return e.deadline - e.limits.WardenStop() }
 
-// watchlist selects the runs to stop or kill. It reads no clock: callers pass the time. Only one goroutine uses it.
+// watchlist stops and kills runs that are near their deadlines. It reads no clock: callers pass the time. Only one goroutine uses it.
 type watchlist struct {
 	runs map[uint64]*entry
-	tell func(what verb, run uint64, e *entry) // called for each run that was stopped or killed
+	tell func(what verb, run uint64, e *entry) // called after a run was stopped or killed because of its deadline
 }
 
 const (
@@ -49,7 +49,7 @@ const (
 	firstLook, lastLook = 5 * time.Millisecond, 200 * time.Millisecond
 )
 
-// add adds a run. If an earlier helper watched the run, the message also contains the leader, and whether SIGTERM was sent.
+// add adds a run. If an earlier helper watched the run, the message may also contain the leader, and report that SIGTERM was sent.
 func (w *watchlist) add(m message, t target) {
 	e := &entry{name: m.Name, job: m.Job, target: t, deadline: m.Deadline, limits: selffence.Limits{Lease: m.Lease, Grace: m.Grace}, told: m.Told}
 	w.runs[m.Run] = e
@@ -81,8 +81,8 @@ func (w *watchlist) applyMessage(m message, now time.Duration) {
 	}
 }
 
-// extendDeadline moves the deadline. at is the time at which the replica got the extension. If the kill of the run was due by then, the extension has no
-// effect, even if the run was not killed yet.
+// extendDeadline moves the deadline. at is the time at which the replica called [Ward.Extend]. If the run should have been killed before that time, the
+// extension is too late and the run is killed.
 func (e *entry) extendDeadline(deadline, at time.Duration) {
 	switch {
 	case e.late || e.deadline == 0 || deadline <= e.deadline:
@@ -93,7 +93,7 @@ func (e *entry) extendDeadline(deadline, at time.Duration) {
 	}
 }
 
-// judgeRuns stops and kills the runs whose time has come.
+// judgeRuns sends SIGTERM or SIGKILL to each run for which the signal is due, and checks killed runs for remaining processes.
 func (w *watchlist) judgeRuns(now time.Duration) {
 	for run, e := range w.runs {
 		switch {

@@ -78,9 +78,9 @@ func (d *connLimiter) addConn(at *limitedConn) (given *limitedConn) {
 	return given
 }
 
-// weakestConn returns the connection to close for a new one. Connections that serve a request of a user are left out. Of the others, the address with the most
-// connections, counting the new one, loses its oldest. It returns nil if requests of users occupy all connections. An idle connection of a
-// trusted proxy is chosen last, because its next request may come from any client. The caller holds mu.
+// weakestConn returns the connection to close for a new one: among the connections that serve no request of a user, the oldest connection of the address with
+// the most connections, including the new one. It chooses a connection of a trusted proxy last, because the next request of a proxy may come from any client. It
+// returns nil if requests of users occupy all connections. The caller holds mu.
 func (d *connLimiter) weakestConn(newcomer *limitedConn) (weakest *limitedConn) {
 	count := map[netip.Addr]int{newcomer.client: 1}
 	for _, one := range d.normal {
@@ -163,7 +163,7 @@ func (at *limitedConn) endRequest() {
 	}
 }
 
-// keepForHealth refuses all requests on connections that are reserved for health checks.
+// keepForHealth refuses requests on connections that are reserved for health checks. The routes of health checks bypass it.
 func keepForHealth(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if at := connOf(r); at != nil && at.spare {
@@ -192,7 +192,7 @@ const (
 // places limits the number of requests that wait for the provider, per address and in total. A place is the permission to wait for the provider.
 type places struct {
 	all  chan struct{}
-	of   [64]address  // by hash of the address: memory is bounded, and a client that takes all places of its hash blocks few others
+	of   [64]address  // by hash of the address: this bounds memory, and a client that takes all places blocks only clients with the same hash
 	seed maphash.Seed // random, so that clients cannot choose their hash
 }
 

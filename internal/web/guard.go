@@ -95,8 +95,8 @@ func logPanics(next http.Handler, cfg Config) http.Handler {
 // maxBodyBytes is the size limit of a body. A list of a thousand names of jobs fits.
 const maxBodyBytes = 256 << 10
 
-// A timedBody calls read when the body has been read to its end. limitBody uses read to replace the short read deadline of the body by the longer one of the
-// request.
+// A timedBody calls read when the body has been read to its end. limitBody uses read to replace the short read deadline of the body by the longer
+// deadline of the request.
 type timedBody struct {
 	io.ReadCloser
 	read func()
@@ -127,9 +127,9 @@ func limitBody(next http.Handler) http.Handler {
 	})
 }
 
-// checkHost refuses requests for unknown host names. Otherwise a page of any site could make a browser on this machine call this server under a name of that
-// site, which its DNS server resolves to this machine (DNS rebinding). IP addresses are accepted because DNS rebinding needs a name. Requests without a Host
-// are accepted because only programs send them, such as health checks by HTTP/1.0; browsers always send one.
+// checkHost refuses requests for unknown host names. Otherwise any site could resolve one of its own names to this machine, and its pages could make a browser on
+// this machine call this server under that name (DNS rebinding). IP addresses are accepted because DNS rebinding needs a name. Requests without a Host header
+// are accepted because browsers always send the header; only programs omit it, such as health checks by HTTP/1.0.
 func checkHost(next http.Handler, hosts []string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := hostOf(r.Host)

@@ -222,7 +222,7 @@ func takeBase(next http.Handler, base string) http.Handler {
 	})
 }
 
-// rebaseRedirects adds the base path to redirects, because the handler below does not use it.
+// rebaseRedirects adds the base path to redirects, because the wrapped handler redirects to paths without it.
 func rebaseRedirects(next http.Handler, base string) http.Handler {
 	if base == "" {
 		return next

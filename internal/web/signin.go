@@ -189,7 +189,7 @@ const (
 )
 
 // maxPending is the maximum number of sign-ins that a replica remembers. It exceeds MaxConnections, which bounds the sign-ins in the state asking, so makeRoom
-// always finds one to remove.
+// always finds a sign-in to remove.
 const maxPending = 4096
 
 // pendingSignIns tracks the sign-ins whose callback reached this replica. A browser could repeat its callback any number of times, so the replica sends at most one

@@ -42,7 +42,7 @@ const (
 	sourceVersion = "# version "
 )
 
-// notZones lists names in a zone folder that are skipped: they depend on the machine, or repeat all zones in another form.
+// notZones lists the files and folders of a zone folder that are skipped, because they depend on the machine or repeat all zones in another form.
 var notZones = []string{"localtime", "posixrules", "posix", "right"}
 
 // versionPattern matches the versions of releases, such as "2026f", and of builds between two releases, such as "2026f-12-g1a2b3c4".

@@ -15,7 +15,7 @@ type exceptions struct {
 	zone  *time.Location
 }
 
-// readExceptions parses the exceptions and the bounds of the options. It returns their part of the schedule's key, which is empty if there are none.
+// readExceptions parses the exceptions and the bounds of the options. keys has their parts of the schedule's key.
 func (s *Schedule) readExceptions(o Options) (keys []string, faults []error) {
 	rules, texts, faults := parseAll(o.Except, parser{options: o, except: true, remarks: &s.remarks})
 	for _, text := range texts {
@@ -88,8 +88,8 @@ func (s *Schedule) hasTick() bool {
 // clock change splits in two.
 const enoughDays = 40 * (366 + 10)
 
-// nextUnexcepted is [Schedule.nextNamed] without the excepted instants. For speed it works day by day, not instant by instant. If a day has the same
-// plan as the last day without a tick, it has no tick either, and is skipped.
+// nextUnexcepted is [Schedule.nextNamed] without the excepted instants. For speed it works day by day, not instant by instant. A day with the same
+// plan as the last day without a tick has no tick either, and is skipped.
 func (s *Schedule) nextUnexcepted(after, limit int64) (int64, bool) {
 	var barren plan // the plan of the last day without a tick
 	for range enoughDays + len(s.exceptions.dates) {
@@ -115,7 +115,7 @@ func (s *Schedule) nextUnexcepted(after, limit int64) (int64, bool) {
 	return 0, false
 }
 
-// A plan has the named and the excepted instants of a part of a day. from and to are seconds since midnight, and to is exclusive.
+// A plan has the instants of the expressions and of the exceptions in a part of a day. from and to are seconds since midnight; to is exclusive.
 type plan struct {
 	from, to        int64
 	named, excepted dials
@@ -125,7 +125,7 @@ func (p plan) equal(o plan) bool {
 	return p.from == o.from && p.to == o.to && slices.Equal(p.named, o.named) && slices.Equal(p.excepted, o.excepted)
 }
 
-// firstSecond returns the first second after midnight that is named and not excepted.
+// firstSecond returns the first second that is named and not excepted, in seconds since midnight.
 func (p plan) firstSecond() (second int64, ok bool) {
 	for at := p.from; at < p.to; at = (at/60 + 1) * 60 {
 		seconds := p.named.minuteSet(at/60) &^ secondsBelow(at%60)
@@ -157,7 +157,7 @@ func stretchAt(zone *time.Location, instant int64) stretch {
 	return stretch{period: p, day: day, from: from, to: p.wallClock(end), reached: reached}
 }
 
-// A dial has the instants that an expression names on one day. minuteSet returns the set of seconds for the n-th minute after midnight.
+// A dial has the instants that an expression names on one day. minuteSet returns a bit set of the named seconds in minute n of the day, from 0.
 type dial interface {
 	minuteSet(n int64) (seconds uint64)
 }
@@ -182,7 +182,7 @@ func (d dials) minuteSet(n int64) (seconds uint64) {
 
 func secondsBelow(n int64) uint64 { return 1<<uint64(min(max(n, 0), 60)) - 1 }
 
-// An everyDial has the instants of an "@every" expression on one day: first is the number of seconds from midnight to the first of them.
+// An everyDial has the instants of an "@every" expression on one day. first is the number of seconds from midnight to the first instant.
 type everyDial struct{ step, first int64 }
 
 func (e every) dialOn(st stretch) dial {

@@ -36,7 +36,7 @@ func kindOf(field int) kind {
 	}
 }
 
-// sundayAgain is the second number for Sunday, which is 0 or 7.
+// sundayAgain is the number for Sunday that cron accepts besides 0.
 const sundayAgain = 7
 
 func (k kind) allValues() uint64 { return stepSet(k.low, k.high, 1) }
@@ -139,7 +139,7 @@ func (s *scanner) readItem() (uint64, error) {
 	}
 	high = max(high, low)
 	step, err := s.readStep(low, high)
-	if err != nil || step == 0 { // a single value; with a step, as in "5/15", it would begin a range
+	if err != nil || step == 0 { // a single value; a step, as in "5/15", would make it the start of a range
 		return 1 << low, err
 	}
 	message, hint := s.kind.readingOfStep(low, high, step)

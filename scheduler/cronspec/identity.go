@@ -20,8 +20,8 @@ import (
 // This includes lists with both kinds of expressions, because local times and instants have no common order.
 
 // aheadOfAll is at least the greatest offset of any zone since 1900. The identity of a nominal tick is its local time, interpreted as UTC, minus
-// aheadOfAll. So an identity is never later than its instant, with any zone data. If the identity of a decided tick is later than the clock
-// nevertheless, the clock was set back.
+// aheadOfAll. So an identity is never later than its instant, with any zone data. If a decided tick has an identity that is later than the clock, the
+// clock was set back.
 const aheadOfAll = 14 * 60 * 60 // seconds
 
 // Nominal reports whether the ticks of the schedule are identified by local times.
@@ -54,7 +54,7 @@ func (s *Schedule) ID(tick time.Time) time.Time {
 	return time.Unix(s.nominalTime(tick.Unix())-aheadOfAll, 0).UTC()
 }
 
-// nominalTime returns the latest local time that a tick stands for, as the Unix time of this time in UTC.
+// nominalTime returns the latest local time for which a tick stands, in Unix seconds as if the time were in UTC.
 func (s *Schedule) nominalTime(tick int64) int64 {
 	shown := periodAt(s.zone, tick).wallClock(tick)
 	if slices.ContainsFunc(s.rules, func(r rule) bool { return r.(*wall).matchesTime(shown) }) {
@@ -124,8 +124,7 @@ func (s *Schedule) UpTo(id time.Time) time.Time {
 	return tick
 }
 
-// Behind returns the number of seconds by which the identity of a tick that is due now is earlier than now. It is zero for schedules without nominal
-// ticks.
+// Behind returns the difference in seconds between now and the identity of a tick that is due now. It is zero for schedules without nominal ticks.
 func (s *Schedule) Behind(now time.Time) int64 {
 	return now.Unix() - s.IDAt(now).Unix()
 }
@@ -133,8 +132,8 @@ func (s *Schedule) Behind(now time.Time) int64 {
 // LocalTime returns the local time of the nominal tick with this identity, with UTC as its zone.
 func LocalTime(id time.Time) time.Time { return id.Add(aheadOfAll * time.Second).UTC() }
 
-// SameZone reports whether the zone of another schedule has the same offsets. It compares the time from two years before an instant, because older
-// ticks are not open any more, to twenty years after it.
+// SameZone reports whether the zones of two schedules have the same offsets, from two years before an instant to twenty years after it. Older offsets
+// do not matter, because ticks of that age are not open any more.
 func (s *Schedule) SameZone(as *Schedule, at time.Time) bool {
 	if s.location == as.location {
 		return true
@@ -157,8 +156,8 @@ func firstReach(zone *time.Location, wanted int64) int64 {
 	}
 }
 
-// ZoneRules returns a hash of the zone's offset changes from 2020 to 2037, for a schedule with nominal ticks. Otherwise it returns "". Versions of
-// the zone data that differ in this time have different hashes.
+// ZoneRules returns a hash of the zone's offset changes from 2020 to 2037, for a schedule with nominal ticks. Otherwise it returns "". Zone data with
+// other changes in these years has another hash.
 func (s *Schedule) ZoneRules() string {
 	const begin, end = 1_577_836_800, lawEnds // begin is 2020-01-01T00:00:00Z
 	if s.zone == nil {

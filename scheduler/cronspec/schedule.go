@@ -100,7 +100,7 @@ type Schedule struct {
 
 // A rule computes the instants of one expression, in Unix seconds.
 type rule interface {
-	// nextInstant returns the first instant after the given one, up to limit, and whether there is one. It takes bounded time.
+	// nextInstant returns the first instant after the given instant, up to limit, and reports whether there is one. It takes bounded time.
 	nextInstant(after, limit int64) (int64, bool)
 	// dialOn returns the instants of the expression in a part of a day.
 	dialOn(stretch) dial

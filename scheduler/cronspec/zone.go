@@ -15,14 +15,14 @@ type period struct {
 	end    int64 // the first Unix second after the period; math.MaxInt64 if it never ends
 }
 
-// wallClock returns the local time at an instant of the period, as the Unix time of this time in UTC.
+// wallClock returns the local time at an instant of the period, in Unix seconds as if the time were in UTC.
 func (p period) wallClock(instant int64) int64 { return instant + p.offset }
 
 // instant returns the instant of a local time in the period. It is the inverse of wallClock.
 func (p period) instant(wall int64) int64 { return wall - p.offset }
 
-// periodAt returns the period that contains an instant. A period has no start, because the start that [time.Time.ZoneBounds] returns may be the start
-// of the year or of the current rule instead.
+// periodAt returns the period that contains an instant. It does not return the start of the period, because [time.Time.ZoneBounds] may return the
+// start of the year or of the current rule instead.
 func periodAt(zone *time.Location, instant int64) period {
 	t := time.Unix(instant, 0).In(zone)
 	_, offset := t.Zone()
@@ -48,8 +48,8 @@ func PeriodEnd(zone *time.Location, at time.Time) time.Time {
 	return time.Unix(p.end, 0)
 }
 
-// zoneKey returns a text that identifies a zone. For a zone with offset changes, or with a name from the IANA database, it is the name. For any other
-// zone it is the name and the fixed offset, because such a zone may have any name.
+// zoneKey returns a text that identifies a zone. If the zone has offset changes, or a name from the IANA database, the text is the name. Any other
+// zone has a fixed offset and may have any name, so its text also has the offset.
 func zoneKey(zone *time.Location) string {
 	if zone == time.UTC {
 		return "UTC"
@@ -95,7 +95,7 @@ func (w *wall) nextInstant(after, limit int64) (int64, bool) {
 }
 
 // nextShown returns the first instant after the given instant at which the zone's clock shows a matching time. It searches each period separately,
-// because the clock may repeat times in the next period.
+// because after a change of the offset the clock may show times again.
 func (w *wall) nextShown(after, limit int64) (int64, bool) {
 	searched, match := int64(0), int64(math.MinInt64) // no time between searched and match is a match
 	for from := after + 1; from <= limit; {

@@ -46,7 +46,7 @@ func (b *breaker) openReason() string {
 	return b.fault
 }
 
-// noteStarted records that a program has started, so that the next pause is the shortest again.
+// noteStarted resets the pause of a closed breaker after a program has started.
 func (b *breaker) noteStarted() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,9 +92,9 @@ func (b *breaker) beginProbe() *probing {
 
 var errStartHangs = errors.New("a test program did not start in time")
 
-// noteFailedStart records that a start hung, or failed because a resource was missing. It probes, and reports whether the probe fails, too. If the
-// probe fails, the whole replica is affected, and the breaker is open. Without a probe function, only a failed start opens the breaker: a start that
-// hung is blamed on its job.
+// noteFailedStart handles a start that hung, or that failed because a resource was missing. It reports whether the breaker is open. The breaker opens
+// if a probe also fails, because then no program can start on this machine. Without a probe function, a failed start opens the breaker, but a start
+// that hung does not, because the fault may lie in the job's own program.
 func (b *breaker) noteFailedStart(err error) (open bool) {
 	switch {
 	case b.openReason() != "":
@@ -124,7 +124,7 @@ func (b *breaker) lengthenPause() time.Duration {
 	return b.pause
 }
 
-// retryProbe ends when a probe has succeeded, or when the drain begins.
+// retryProbe repeats the probe until it succeeds and the breaker closes, or until the drain begins.
 func (b *breaker) retryProbe(since time.Time, pause time.Duration) {
 	for backoff.Sleep(b.life, pause) {
 		err := b.probeStart()
@@ -141,8 +141,8 @@ func (b *breaker) retryProbe(since time.Time, pause time.Duration) {
 	}
 }
 
-// A startBackoffs holds the jobs whose last start on this replica failed, each with the reason, and the pause during which this replica does not
-// claim the job.
+// A startBackoffs has the jobs whose last start on this replica failed. For each job it has the reason, and the pause during which this replica does
+// not claim the job.
 type startBackoffs struct {
 	mu    sync.Mutex
 	byJob map[string]failedStart

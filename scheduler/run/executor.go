@@ -23,7 +23,7 @@ type Config struct {
 	// Streak returns keys and values about the earlier failures of a job, for the log line of a failed run. May be nil.
 	Streak func(ctx context.Context, job string) []any
 	Pools  Pools
-	// Publish publishes terms that were given back. May be nil.
+	// Publish publishes events, like [election.Elector.Publish]. The executor passes terms that were given back as begun. May be nil.
 	Publish func(ctx context.Context, begun, ended []*election.Term) error
 	// Probe returns an error if this machine cannot start programs. May be nil.
 	Probe func() error
@@ -41,7 +41,7 @@ type Executor struct {
 	draining context.Context // ends when the drain begins
 	drain    context.CancelFunc
 	limit    time.Time       // the end of the drain; read after draining has ended
-	parting  context.Context // ends when the time lastWords has passed after the drain or the abort; then nothing waits for records any more
+	parting  context.Context // ends lastWords after the drain or the abort; from then on nothing waits for records
 	part     context.CancelFunc
 }
 
@@ -83,7 +83,7 @@ func (x *Executor) Parting() context.Context { return x.parting }
 // Recorder returns the recorder of the executor's runs.
 func (x *Executor) Recorder() *Recorder { return x.recorder }
 
-// Unable returns the reason if programs cannot be started on this machine, or "".
+// Unable returns the reason why programs cannot be started on this machine, or "" if they can.
 func (x *Executor) Unable() string { return x.breaker.openReason() }
 
 // CheckStart returns an error if a probe shows that programs cannot be started. [Executor.Unable] then returns the reason.
@@ -95,7 +95,7 @@ func (x *Executor) CheckStart() error {
 	return err
 }
 
-// StartFailure returns the reason for which the last start of a job failed, or "" if it did not fail.
+// StartFailure returns the reason why the last start of a job failed, or "" if it did not fail.
 func (x *Executor) StartFailure(job string) string {
 	x.backoffs.mu.Lock()
 	defer x.backoffs.mu.Unlock()
@@ -113,8 +113,9 @@ func (x *Executor) StartFailures() map[string]string {
 	return jobs
 }
 
-// AfterUnstarted waits after a run that could not start, until its Runner, which may hang, has returned. If this replica can start other programs,
-// AfterUnstarted also waits for a growing pause, during which other replicas claim the job. If it can start none, claims are suspended.
+// AfterUnstarted waits until the Runner of a run that could not start has returned, because the Runner may hang. If this replica can start other
+// programs, AfterUnstarted first waits for a growing pause, during which other replicas claim the job. If it cannot, there is no pause, because the
+// open breaker stops all claims. The drain ends both waits.
 func (x *Executor) AfterUnstarted(job string, end Ending) {
 	var pause time.Duration
 	if !x.breaker.noteFailedStart(end.Unstarted) {
@@ -135,10 +136,10 @@ type Grant struct {
 	Term *election.Term // nil without a lock
 	// StartBy is the latest end of the wait for a slot of the pool. If it is zero, Job.PoolWait bounds the wait.
 	StartBy time.Time
-	// Insist is the instant until which a failed start is repeated, because no other replica can start the run. If it is zero, the grant is given back
-	// after a failed start.
+	// Insist is the instant until which a failed start is repeated. It is set for a requested run, which no other replica can start. If it is zero,
+	// the grant is given back after a failed start.
 	Insist time.Time
-	// Followed is true if another job needs the outcome of the run's tick.
+	// Followed is true if another job runs after this job (`after`) and needs the outcome of this tick.
 	Followed bool
 	// Foreground is true if the caller has taken the slot of the pool, and reports the end of the run itself.
 	Foreground bool
@@ -148,11 +149,11 @@ type Grant struct {
 type Ending struct {
 	Record    Record // empty if the tick was given back
 	Unstarted error  // the reason if the work never began: the grant was given back, and there is no record
-	// unreturned is closed when the Runner of the last try has returned. After a try that was called off, the Runner may still be running.
+	// unreturned is closed when the Runner of the last try has returned. The Runner of a try that was called off may still be running.
 	unreturned <-chan struct{}
 }
 
-// An execution is a run under way. Its methods belong to the goroutine of Execute.
+// An execution is a run under way. Only the goroutine of Execute calls its methods, except recordBegun, which the goroutine of the Runner may call.
 type execution struct {
 	*Grant
 	x      *Executor
@@ -176,7 +177,7 @@ func (x *Executor) Execute(stop context.Context, g *Grant) Ending {
 	return e.carryOut()
 }
 
-// reach is a point at which a test may kill this replica.
+// reach marks a point at which a test may kill this replica.
 func (e *execution) reach(point string) { failpoint.Reach(point, e.Run.Job, e.Run.Tick) }
 
 func (x *Executor) runLogger(run *Run) hclog.Logger {
@@ -228,14 +229,14 @@ func (e *execution) recordEnd() {
 	_ = written.Wait(limit) // the recorder logs lost records
 }
 
-// markSucceeded records in Redis before the release that a run has succeeded, if children or recoveries depend on the success. Without this record,
-// the run would count as interrupted if this replica were killed before the release.
+// markSucceeded records in Redis, before the release, that a run has succeeded, if children or recoveries depend on the success. Otherwise, the run
+// would count as interrupted if this replica were killed before the release.
 func (e *execution) markSucceeded() {
 	if e.Term == nil || e.record.Outcome != OK || !e.Followed && (e.Job.Recovers == nil || e.Run.Trigger == Manual) {
 		return
 	}
 	err := e.Term.MarkSucceeded(e.x.parting, e.Followed)
-	if errors.Is(err, election.ErrUnknown) { // try once more: without this record, no child would run if this replica died after the journal has recorded the run as ok
+	if errors.Is(err, election.ErrUnknown) { // try once more: if this replica died while the journal has the outcome ok but Redis does not, no child would run
 		err = e.Term.MarkSucceeded(e.x.parting, e.Followed)
 	}
 	if err != nil {
@@ -243,7 +244,8 @@ func (e *execution) markSucceeded() {
 	}
 }
 
-// endTerm ends the term of a recorded run. It hands over an interrupted run that may be recovered. If another job needs the outcome, Redis keeps it.
+// endTerm ends the term of a recorded run. It hands over an interrupted run that may be recovered. If Followed is set, it also stores the outcome in
+// Redis.
 func (e *execution) endTerm(interrupted bool) error {
 	switch {
 	case e.leavesToRecovery(interrupted):
@@ -260,7 +262,7 @@ func (e *execution) logUnreleased(err error) {
 	}
 }
 
-// leavesToRecovery reports whether a run that has ended is to be recovered: it was interrupted, and its job allows another attempt.
+// leavesToRecovery reports whether another replica may recover a run that has ended: the run was interrupted, and its job allows another attempt.
 func (e *execution) leavesToRecovery(interrupted bool) bool {
 	interrupted = interrupted || e.record.Outcome == Lost || e.record.Outcome == Canceled && e.record.Reason == ReasonDrain
 	return interrupted && e.Run.Trigger != Manual && e.Job.Recovers != nil && e.Job.Recovers(e.record.Tick, e.record.Attempt)
@@ -296,8 +298,7 @@ func (e *execution) earlierFailures() []any {
 	return x.Streak(ctx, e.Run.Job)
 }
 
-// logLostLease logs the loss of the lease of a run with OutlivesLease, until stop is called. For other runs, the loss is logged with the end of the
-// run.
+// logLostLease logs the loss of the lease of a run with OutlivesLease, until stop is called. For other runs, the line about the end shows the loss.
 func (e *execution) logLostLease() (stop func() bool) {
 	if e.Term == nil || !e.Job.OutlivesLease {
 		return func() bool { return true }
@@ -306,8 +307,8 @@ func (e *execution) logLostLease() (stop func() bool) {
 	return context.AfterFunc(ctx, func() { e.log.Warn("lease lost; the run goes on", "error", context.Cause(ctx)) })
 }
 
-// undoGrant ends the term of a run that never began. It gives the grant back and publishes an event, so that another replica runs the tick. If no
-// other replica can begin the run, because a user requested this run, the outcome of the run is recorded instead.
+// undoGrant ends the term of a run that never began. It gives the grant back, so that another replica can run the tick. If Insist is set, no other
+// replica can start the run, and undoGrant records an outcome of the run instead.
 func (e *execution) undoGrant(end tryEnd) Ending {
 	switch {
 	case e.Term == nil:
@@ -338,7 +339,7 @@ func (e *execution) abandonRequest() Record {
 	return e.record
 }
 
-// giveBack gives back the grant of a tick, and publishes an event, so that replicas which have closed the tick open it again.
+// giveBack gives back the grant of a tick, and publishes an event. Replicas that closed the tick when it was granted then open it again.
 func (e *execution) giveBack(reason string) {
 	if err := e.Term.Undo(context.Background()); err != nil {
 		e.log.Warn("a tick that was not started could not be given back", "reason", reason, "error", err)

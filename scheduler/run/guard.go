@@ -97,7 +97,7 @@ func (g *guard) setAlarms(timeout, begin, lease *alarm) {
 	}
 }
 
-// killAndWait kills the run and waits for its end. It does not wait for a run that has not begun.
+// killAndWait kills the run and waits for its end. A try that is still preparing is called off, without a wait, because its Runner may hang.
 func (g *guard) killAndWait(over <-chan struct{}) {
 	g.kill()
 	if !g.start.callOff() {

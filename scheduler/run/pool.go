@@ -21,13 +21,13 @@ func (j *Job) PoolEntry(runID string) election.Entry {
 	return election.Entry{Pool: j.Pool, Slots: j.PoolSlots, Lease: j.Lease, Run: runID}
 }
 
-// errPoolFull is the reason if a run got no slot of its pool before the start deadline.
+// errPoolFull is the error of a run that got no slot of its pool in time.
 var errPoolFull = errors.New("all slots of the pool were held")
 
 // longWait is the time after which a wait for a pool is logged.
 const longWait = time.Second
 
-// enterPool waits for a slot of the job's pool. why is nil if the run has a slot; otherwise it is the reason for which the run must not start.
+// enterPool waits for a slot of the job's pool. If the run must not start, why is the reason, and slot must not be used. Otherwise, why is nil.
 func (e *execution) enterPool() (slot *election.Term, why error) {
 	x := e.x
 	var watching sync.WaitGroup
@@ -72,7 +72,7 @@ func (e *execution) enterPool() (slot *election.Term, why error) {
 	return slot, why
 }
 
-// awaitSlot retries after errors. It returns nil if ctx ends first.
+// awaitSlot acquires a slot, and retries after errors. It returns nil if ctx ends first.
 func (e *execution) awaitSlot(ctx context.Context) *election.Term {
 	retry := newBackoff()
 	for first := true; ; first = false {
@@ -89,8 +89,8 @@ func (e *execution) awaitSlot(ctx context.Context) *election.Term {
 	}
 }
 
-// withholdRun ends the term of a run that must not start. In a drain, it gives the tick back so that another replica runs it. It does not give back a
-// requested run, because no other replica would get the request.
+// withholdRun ends the term of a run that must not start. In a drain, it gives the tick back so that another replica runs it. Otherwise, it records
+// an outcome. A requested run is always recorded, because no other replica would get the request.
 func (e *execution) withholdRun(why error) Record {
 	run := &e.Run
 	if errors.Is(why, ErrDrain) && run.Trigger != Manual {

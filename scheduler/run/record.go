@@ -79,7 +79,7 @@ func ParseVerdict(text string) Verdict {
 	return Verdict{Outcome(outcome), Reason(reason)}
 }
 
-// The verdicts that a claim or a pause passes to Redis, as text.
+// The texts of the verdicts that a claim or a pause passes to Redis.
 const (
 	SkippedOverlap = string(Skipped) + " " + string(ReasonOverlap)
 	SkippedPaused  = string(Skipped) + " " + string(ReasonPaused)
@@ -120,7 +120,7 @@ type Record struct {
 	Job   string `json:"job"`
 	// Tick is the instant of the tick; zero for a run outside the schedule.
 	Tick time.Time `json:"tick,omitzero"`
-	// TickLocal is [Run.Local] as [LocalText] writes it; "" if Tick identifies the tick.
+	// TickLocal is the local time that identifies the tick, as text from [LocalText]; "" if Tick identifies the tick.
 	TickLocal string `json:"tick_local,omitempty"`
 	// Trigger is the cause of the run: schedule, manual, catch_up or recovery.
 	Trigger string `json:"trigger,omitempty"`
@@ -136,10 +136,10 @@ type Record struct {
 	Outcome Outcome `json:"outcome"`
 	// Reason is a code (docs/configuration.md#reasons) or the text of an error.
 	Reason Reason `json:"reason,omitempty"`
-	// Detail has more facts. For a missed tick it is the time without an answer of Redis, or the reason why Redis could not decide. For a run it has the
-	// processes that the command left behind. "" if nothing is known.
+	// Detail has more facts, or is "". For a missed tick it is the time without an answer of Redis, or the reason why Redis could not decide. For a
+	// run it names the processes that the command left behind.
 	Detail string `json:"detail,omitempty"`
-	// ExitCode is nil if there was none: the run is in progress, or was ended by a signal.
+	// ExitCode is the exit status of the command; nil if there is none, such as for a run in progress or after a signal.
 	ExitCode *int `json:"exit_code,omitempty"`
 	// Signal is the name of the signal that ended the run, such as SIGKILL.
 	Signal   string    `json:"signal,omitempty"`
@@ -151,11 +151,11 @@ type Record struct {
 	Retried bool `json:"retried,omitempty"`
 	// FailedTries is the number of records of the run that have Retried set.
 	FailedTries int `json:"failed_tries,omitempty"`
-	// Ticks is the number of ticks that the record stands for, if the ticks of a gap share one record; otherwise 0. The history does not store it.
+	// Ticks is the number of successive ticks that share the record, if there are several; otherwise 0. The history does not store it.
 	Ticks int `json:"-"`
 	// Recovers is true if a recovery will follow an abandoned run. The history does not store it.
 	Recovers bool `json:"-"`
-	// OutputCut is the number of bytes of output that are missing before Output, which is only the end.
+	// OutputCut is the number of bytes of output that were cut off before Output.
 	OutputCut int64 `json:"output_cut,omitempty"`
 	// Output is the output tail; nil if there is none, if it was not requested, or if it was removed.
 	Output *string `json:"output,omitempty"`
@@ -207,13 +207,12 @@ func (r *Record) keepResult(result Result) {
 	}
 }
 
-// finish sets the end of a run that has started.
 func (r *Record) finish(at time.Time) {
 	r.Finished, r.DurationMS = at, new(at.Sub(r.Started).Milliseconds())
 }
 
-// setOutcome sets the outcome of a run from the cause of its stop, or from the error of its result if it was not stopped. A failure after the lease has
-// expired counts as lost, because the run may have been killed while this process stood still.
+// setOutcome sets the outcome of a run from the cause of its stop, or from the error of its result if it was not stopped. lapsed is true if the lease
+// has expired. A failure then counts as lost, because the warden may have killed the run while this process stood still.
 func (r *Record) setOutcome(failure, cause error, lapsed bool) {
 	if cause == nil && failure != nil && (lapsed || errors.Is(failure, ErrLost)) {
 		cause = ErrLost
@@ -238,7 +237,7 @@ func (r *Record) setOutcome(failure, cause error, lapsed bool) {
 	}
 }
 
-// tryRecord returns the record of a try that another try follows. Its id consists of the run id and the attempt number.
+// tryRecord returns the record of a failed try that another try follows. Its id consists of the run id and the attempt number.
 func (r *Record) tryRecord(began time.Time) Record {
 	one := *r
 	one.RunID, one.Started, one.Retried, one.FailedTries = fmt.Sprintf("%s.%d", r.RunID, r.Attempt), began, true, 0

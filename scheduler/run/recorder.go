@@ -109,7 +109,7 @@ func newRecorder(journal Journal, log hclog.Logger) *Recorder {
 	return &Recorder{journal: journal, log: log, wake: make(chan struct{}, 1), pending: map[recordKey]*Receipt{}}
 }
 
-// HasJournal reports whether records are kept.
+// HasJournal reports whether there is a journal that keeps the records.
 func (r *Recorder) HasJournal() bool { return r.journal != nil }
 
 // Add queues a record, unless the same record is already queued, and returns its receipt. Without a journal, every record counts as written.

@@ -14,8 +14,9 @@ import (
 // A Runner does the work of a job.
 type Runner interface {
 	// Run does the work, and returns when all processes and goroutines of the work have ended. When ctx ends, Run stops the work gracefully;
-	// context.Cause returns the reason: [ErrTimeout], [ErrDrain], [ErrLost], [ErrCanceled] or [ErrReplaced]. When run.Kill ends, Run kills the work. If
-	// another process has stopped the work in time because the lease was about to end, Run returns a Result with the Err ErrLost.
+	// context.Cause returns the reason: [ErrTimeout], [ErrDrain], [ErrLost], [ErrCanceled] or [ErrReplaced]. When run.Kill ends, Run kills the work.
+	// If another process, such as the warden of cronclave, has stopped the work because the lease was about to end, Run returns a Result with the Err
+	// ErrLost.
 	Run(ctx context.Context, run *Run) Result
 }
 
@@ -29,12 +30,12 @@ type Job struct {
 	// Lease is the length of the lease without renewal. With OutlivesLease, a run goes on after its lease is lost.
 	Lease         time.Duration
 	OutlivesLease bool
-	// Retries is the maximum number of tries after the first. RetryPause returns the pause after the try with a number, from 1.
+	// Retries is the number of the last attempt that may be repeated after a failure. RetryPause returns the pause after an attempt, by its number.
 	Retries    int
 	RetryPause func(number int) time.Duration
-	// Recovers reports whether a tick may have one more attempt after an interrupted one. It is nil if the job's runs are not recovered.
+	// Recovers reports whether an interrupted attempt of a tick may be followed by another attempt. It is nil if runs of the job are not recovered.
 	Recovers func(tick time.Time, attempt int) bool
-	// Pool is the name of the job's pool, or "". PoolWait is the maximum wait for a slot of a run without a start deadline.
+	// Pool is the name of the job's pool, or "". PoolWait is the maximum wait for a slot if the [Grant] has no StartBy.
 	Pool      string
 	PoolSlots int
 	PoolWait  time.Duration
@@ -60,10 +61,10 @@ type Run struct {
 	start *start
 }
 
-// Begin must be called by the Runner of a job with a StartTimeout, right before the step by which its work begins, such as the start of a
-// process. If Begin returns an error, the grant was given back: the Runner must not begin the work, and must return the error. After the step, the
-// Runner calls [Run.Began]. If the step failed because this replica lacks a resource, the Runner returns an error that wraps [ErrNotStarted]. For
-// other jobs, Begin does nothing.
+// Begin must be called by the Runner of a job with a StartTimeout, right before the step by which its work begins, such as the start of a process. If
+// Begin returns an error, the grant was given back: the Runner must not begin the work, and must return the error. After the step, the Runner calls
+// [Run.Began]. If the step failed because this replica lacks a resource, the Runner returns an error that wraps [ErrNotStarted]. For a job without a
+// StartTimeout, Begin does nothing.
 func (r *Run) Begin() error {
 	if r.start == nil || r.start.is(started) {
 		return nil
@@ -88,9 +89,9 @@ var (
 )
 
 var (
-	// ErrNotStarted is wrapped by the Err of a [Result] if the Runner could not begin its work because this replica lacks a resource, such as processes
-	// or file descriptors. The grant is then given back, so that another replica can run the tick. After the work has begun, ErrNotStarted is an
-	// ordinary failure.
+	// ErrNotStarted is wrapped by the Err of a [Result] if the Runner could not begin its work because this replica lacks a resource, such as
+	// processes or file descriptors. The grant is then given back, so that another replica can run the tick. If the Runner returns ErrNotStarted
+	// after its work has begun, the run counts as failed.
 	ErrNotStarted = errors.New("not started")
 	// errStartTimeout is the cause of the stop if the work did not begin within Job.StartTimeout.
 	errStartTimeout = fmt.Errorf("%w within the time for that", ErrNotStarted)
@@ -120,8 +121,8 @@ type Result struct {
 	// EndedAgo is the time from the end of the work to the return of Run. It is positive only if another process killed the work while this process was
 	// paused.
 	EndedAgo time.Duration
-	// LeftBehind names processes that the work left behind when it ended by itself, and that had to be stopped. If LeftBehind is not empty, a request to
-	// stop the run does not change its outcome.
+	// LeftBehind names processes that the work left behind when it ended by itself, and that had to be stopped. If it is not empty, a request to stop
+	// the run does not change the outcome, because the work had ended before.
 	LeftBehind string
 }
 

@@ -15,7 +15,7 @@ const (
 	preparing startState = iota
 	// starting: Run.Begin was called, and the Runner is in the step by which the work begins. The executor cannot see whether this step has succeeded.
 	starting
-	// overdue: like starting, after Job.StartTimeout. The executor waits a little longer, because this process may have stood still.
+	// overdue: like starting, but Job.StartTimeout has passed. The executor waits a little longer, because this process may have stood still.
 	overdue
 	// started: the work has begun, and the grant is never given back.
 	started
@@ -23,8 +23,8 @@ const (
 	calledOff
 )
 
-// A start makes sure that a try never begins its work and also gives its grant back: for either of the two, the state must change from preparing, by
-// a compare-and-swap, which succeeds only once.
+// A start ensures that a try that was called off never begins its work. The Runner must move the state from preparing to starting, and the executor
+// calls a try off by a move from preparing to calledOff. Only one of these two compare-and-swaps can succeed.
 type start struct {
 	state atomic.Int32
 	began func(at time.Time) // called when the work has begun
@@ -47,8 +47,8 @@ func (s *start) enterStarting() error {
 	return nil
 }
 
-// markOverdue moves from starting to overdue: the time for the start is over, and its confirmation is awaited a little longer. It returns false if
-// the start is not under way, or was overdue before.
+// markOverdue moves from starting to overdue when the time for the start has passed, and reports whether it did. The Runner then has
+// startConfirmGrace to confirm the start.
 func (s *start) markOverdue() bool { return s.state.CompareAndSwap(int32(starting), int32(overdue)) }
 
 func (s *start) confirmStarted() {
@@ -58,7 +58,7 @@ func (s *start) confirmStarted() {
 	}
 }
 
-// beganAt returns the time at which the work of a returned try began, or asked if it never began.
+// beganAt returns the time at which the work of a try began, or asked if the work never began. The Runner must have returned.
 func (s *start) beganAt(asked time.Time) time.Time {
 	if s.is(started) {
 		return s.at

@@ -31,11 +31,11 @@ const (
 	notStarted                  // no try has begun its work
 )
 
-// A pastTry has the two possible records of a failed try. If another try begins, try is written, the record of the failed try alone. If no other try
-// begins, run is written, the record of the whole run.
+// A pastTry has two records of a failed try. If another try begins, the record try is written, which describes only the failed try. If no other try
+// begins, the record run is written, which describes the whole run.
 type pastTry struct{ run, try Record }
 
-// runTries returns when the run has no further try. The record then has the outcome of the last try, and each earlier try has a record of its own.
+// runTries runs tries until no further try may follow. The record then has the outcome of the last try, and each earlier try has a record of its own.
 func (e *execution) runTries() (end tryEnd) {
 	var last *pastTry
 	run, record := &e.Run, &e.record
@@ -85,9 +85,9 @@ func (e *execution) runTries() (end tryEnd) {
 	}
 }
 
-// launchTry runs one try and returns the cause of its stop, or nil if it was not stopped. began is called when the work has begun, from the goroutine
-// of the Runner. The Runner gets a copy of the run, because the Runner of a try that was called off may still use its Run when the next try is
-// launched.
+// launchTry runs one try and returns the cause of its stop, or nil if it was not stopped. began is called when the work has begun, by the goroutine
+// of the Runner if the job has a StartTimeout. The Runner gets a copy of the run: after a try was called off, its Runner may still use this copy
+// while the next try is launched.
 func (e *execution) launchTry(of *Run, began func(at time.Time)) (begin *start, result Result, cause error) {
 	stop, stopNow := context.WithCancelCause(context.Background())
 	kill, killNow := context.WithCancel(context.Background())
@@ -128,8 +128,8 @@ func (e *execution) launchTry(of *Run, began func(at time.Time)) (begin *start, 
 const (
 	// lastWord bounds the wait for a Runner whose try was called off. The Runner may still return the reason for which its work has not begun.
 	lastWord = 250 * time.Millisecond
-	// startConfirmGrace is the time beyond the StartTimeout in which a start that is under way may still be confirmed: a process that was suspended
-	// receives the confirmation late. It is shorter than the second (startMargin in package scheduler) after which other replicas inspect the run.
+	// startConfirmGrace is the time after the StartTimeout in which a start that is under way may still be confirmed, because this process may have
+	// been suspended. It is shorter than startMargin in package scheduler (1 s), after which other replicas inspect the run.
 	startConfirmGrace = 250 * time.Millisecond
 )
 
@@ -144,7 +144,7 @@ func returnsSoon(over <-chan struct{}) bool {
 	}
 }
 
-// awaitLease waits until the lease of a run has its whole length. Otherwise a run whose grant arrived late might be stopped right after its start.
+// awaitLease waits until the lease of a run has its whole length. Otherwise, a run whose grant arrived late could be stopped right after its start.
 func (e *execution) awaitLease() {
 	if e.Term == nil {
 		return
@@ -226,7 +226,7 @@ func (e *execution) restBetweenTries(pause time.Duration) bool {
 	return e.goesOn() // a stop may have ended the wait
 }
 
-// untilStopped returns a context that ends when the run must have no other try. end releases its resources.
+// untilStopped returns a context that ends when the run may have no other try. Call end to release the resources of the context.
 func (e *execution) untilStopped() (wait context.Context, end func()) {
 	wait, cancel := context.WithCancel(e.stop)
 	stops := []func() bool{context.AfterFunc(e.x.draining, cancel), context.AfterFunc(e.x.Abort, cancel)}
@@ -302,8 +302,8 @@ func stopRequested(term *election.Term) <-chan struct{} {
 // replica holds the lease.
 const retryStart = time.Minute
 
-// retryUnstarted handles a try whose work could not begin. It waits and returns true if the try is to be started again, with the same attempt number.
-// It returns false for the first try of a run that another replica can run. last is the previous try, or nil.
+// retryUnstarted handles a try whose work could not begin. It waits and returns true if the start is to be repeated, with the same attempt number. It
+// returns false if the time for that is over, or for the first try of a run that another replica can run. last is the previous try, or nil.
 func (e *execution) retryUnstarted(run *Run, last *pastTry, since time.Time, why error) (again bool) {
 	until := e.Insist
 	if last != nil {

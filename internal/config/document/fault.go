@@ -55,7 +55,7 @@ func (f Faults) Split() (faults, warnings Faults) {
 	return faults, warnings
 }
 
-// Report collects the faults and warnings of a configuration up to a limit. It counts all of them. The zero value is empty.
+// Report collects the faults and warnings of a configuration up to a limit, and counts all of them. The zero value is empty.
 type Report struct {
 	found              Faults
 	failures, warnings int // include faults and warnings beyond the limit
@@ -109,8 +109,8 @@ func (r *Report) FullOfWarnings() bool { return r.warnings >= maxFaults }
 // Failures returns the number of faults, without warnings.
 func (r *Report) Failures() int { return r.failures }
 
-// Sorted returns faults and warnings by file, line and column. files has the order in which the files were read. Sorted removes duplicates, because a fault
-// in [defaults] is found again for every job.
+// Sorted returns faults and warnings by file, line and column. files maps the name of a file to its position. Sorted removes duplicates, because a fault in
+// [defaults] is found again for every job.
 func (r *Report) Sorted(files map[string]int) Faults {
 	found := r.found
 	if r.Full() {

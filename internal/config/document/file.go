@@ -22,8 +22,8 @@ type File struct {
 	twins  []twin // duplicate definitions, which are ignored
 }
 
-// New returns a file with the given text. The text is not parsed yet. New replaces CRLF by LF, as TOML permits. Otherwise a shell would take the CR in a script
-// from a Windows file for a part of the last word of a line.
+// New returns a file with the given text. The text is not parsed yet. New replaces CRLF by LF, as TOML permits. Otherwise, in a script from a Windows file, a
+// shell would read the CR as a part of the last word of each line.
 func New(name, content string) *File {
 	return &File{name: name, text: newText(strings.ReplaceAll(content, "\r\n", "\n"))}
 }

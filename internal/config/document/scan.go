@@ -91,7 +91,7 @@ func (s *scanner) readPair(table *place) {
 	}
 }
 
-// readDotted reads a key into s.path. It returns what the key costs of the budget that maxKeyBytes limits: its length, and partCost for each part.
+// readDotted reads a key into s.path. It returns the cost of the key in the sum that maxKeyBytes limits: its length, plus partCost for each part.
 func (s *scanner) readDotted() (cost int) {
 	start := s.pos
 	s.path = s.path[:0]
@@ -289,8 +289,8 @@ func writtenAt(src string, pos, n int) int {
 	return max(at, pos)
 }
 
-// The scanner finds second definitions, because the TOML library accepts some second definitions that TOML forbids. It follows keys, brackets and strings, and
-// leaves everything else to the library. Its result for text that is not TOML is useless, but harmless.
+// The scanner finds duplicate definitions, because the TOML library accepts some duplicates that TOML forbids. The scanner follows keys, brackets and strings,
+// and leaves everything else to the library. Its result for text that is not TOML is useless, but harmless.
 
 // place is the position of a key and its value, as byte offsets in the text. It has the same structure as the value.
 type place struct {
@@ -406,7 +406,7 @@ func openPart(root *place, path []keyPart) (*place, *twin) {
 	return part, nil
 }
 
-// parentTable returns the table that contains the last part of a header's path. It returns a twin if a part of the path is a complete value.
+// parentTable returns the table that contains the last part of a header's path. It returns a twin if the path leads into an inline table or a plain value.
 func parentTable(t *place, path []keyPart) (*place, *twin) {
 	for _, part := range path[:len(path)-1] {
 		c := t.childPlace(part.name, part.at, implied)

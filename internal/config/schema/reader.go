@@ -1,4 +1,5 @@
-// Package schema reads the values of a configuration by tables of keys. It defines the types of values, and other packages define the keys.
+// Package schema reads the values of a configuration. It defines the types of values, such as durations and paths. Other packages define the keys, in a
+// [Section] for each kind of table.
 //
 // A faulty value is reported and skipped, and reading continues.
 package schema

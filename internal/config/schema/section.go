@@ -18,7 +18,7 @@ import (
 // Section describes one kind of table: the keys of the table, with functions that read their values into a T.
 type Section[T any] struct {
 	Keys []Key[T]
-	// Later lists keys that are specified but not implemented yet.
+	// Later lists keys that are planned but not implemented yet. A configuration that sets one is faulty.
 	Later []string
 	// Once means that each key may be set only once in the whole configuration.
 	Once bool
@@ -132,8 +132,8 @@ type Key[T any] struct {
 	Kind, Allowed string
 	// Default returns the default as a TOML value or a [Prose]. Its argument is the T of an empty file. Default is nil for a key without a default.
 	Default func(*T) any
-	// Value returns the value of the key in a T, in the form of Default. It returns nil if the key is not set. For the key of an inner table, Inner is set
-	// instead.
+	// Value returns the value of the key in a T, in the form of Default. It returns nil if the key is not set. The key of an inner table has Inner instead, which
+	// returns the entries of the inner table.
 	Value func(*T) any
 	Inner func(*T) []Entry
 	// Doc describes the key in a sentence or two.

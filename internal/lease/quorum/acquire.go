@@ -25,7 +25,7 @@ func (q *Store) Acquire(ctx context.Context, requests []lease.Request, answer fu
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
 	defer cancel()
-	if _, err := q.ServerTime(ctx); err != nil { // without an estimate of the nodes' time, they would refuse the first token
+	if _, err := q.ServerTime(ctx); err != nil { // without the nodes' time, the proposed token would be too small, and refused
 		fail(err)
 		return
 	}
@@ -52,7 +52,7 @@ func (q *Store) acquireOne(ctx context.Context, r lease.Request) (result lease.R
 	return result
 }
 
-// longestRest bounds the pause between two requests.
+// longestRest bounds the pause between two requests of [Store.Wait].
 const longestRest = 100 * time.Millisecond
 
 // Wait repeats a request with growing pauses until it is granted or ctx ends.
@@ -69,7 +69,7 @@ func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) 
 			return a.Grant, nil
 		case a.Verdict == lease.Unknown && !a.Unsure():
 			return lease.Grant{}, a.Err
-		case a.Verdict == lease.Unknown && ctx.Err() == nil: // after the end of ctx, the error only says that ctx has ended
+		case a.Verdict == lease.Unknown && ctx.Err() == nil: // once ctx has ended, a.Err only reports that end; keep the earlier error
 			fault = a.Err
 		case a.Verdict == lease.Held && !contended:
 			contended = true
@@ -85,17 +85,17 @@ func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) 
 	}
 }
 
-// A claim executes a request: it asks a majority of nodes for the same row and, if the request is [lease.Request.Accounted], for a change of the
-// register (see [rules.Register]).
+// A claim is one request of [Store.Acquire]. It asks the nodes for a row until a majority has given the same row. If the request is
+// [lease.Request.Accounted], the claim then writes the grant to the lock's register: see [rules.Register].
 type claim struct {
 	*Store
 	r         lease.Request
 	place     int // the index among the requests
 	answer    func(place int, r lease.Result)
 	result    lease.Result
-	account   bool   // the request is accounted for, so its grant must be in the register
+	account   bool   // the request is [lease.Request.Accounted], so its grant must be in the register
 	older     *claim // the previous claim of the batch on the same lock
-	splitVote bool   // the result is held only because the votes were split; a row may be free
+	splitVote bool   // the verdict is held because the votes were split, so a row may be free
 
 	// phase is "first" (ask only the first node for a row), "row" (ask all nodes for a row), "read" (read the state of the nodes), "prepare" (propose a
 	// ballot, without asking for a row) or "accept" (write the register).
@@ -110,7 +110,7 @@ type claim struct {
 	shut    []string
 	suspect int // the number of runs whose holder may be dead
 	orphans int
-	placed  bool // nodes may have a row of this claim
+	placed  bool // some nodes may have a row of this claim
 	ballots []int64
 	kept
 	holders []string // the lease ids that held rows in the last round
@@ -119,22 +119,22 @@ type claim struct {
 // A tried counts the tries of a claim.
 type tried struct {
 	tries      int
-	firstTries int // repetitions of phase "first" because the floor of the first node had moved
-	refused    int // rounds without a row although no other claim had a majority for the row
-	unsettled  int // rounds in which no ballot of the register had a majority
+	firstTries int // repetitions of phase "first" because the first node refused the token as too small
+	refused    int // rounds without a grant although some slot may have been free
+	unsettled  int // reads that found no majority with the same register
 }
 
-// A kept describes rows of the claim's lease id that nodes have from earlier calls.
+// A kept describes rows that nodes still have under the claim's lease id from earlier calls of Acquire.
 type kept struct {
-	mixed bool  // an earlier try has left rows with different slots or tokens
-	keep  int64 // the token of the lease's run in the register, or 0; rows with this token stay
+	mixed bool  // the nodes have rows with different slots or tokens
+	keep  int64 // the token of the run in the register, or 0 if there is none; rows with this token stay
 }
 
 func (q *Store) newClaim(r lease.Request, place int, answer func(place int, r lease.Result)) *claim {
 	t := &claim{Store: q, r: r, place: place, answer: answer, phase: "row", account: r.Accounted()}
 	now, _ := q.Estimate(q.cfg.Clock())
 	switch {
-	case r.Abstain || r.Tick != nil && lease.ToMicros(r.Tick.NotBefore) > now: // the claim must not take a row, or not yet
+	case r.Abstain || r.Tick != nil && lease.ToMicros(r.Tick.NotBefore) > now: // the claim must take no row: it abstains, or its tick is not due yet
 		t.phase = "read"
 	case t.account && t.isTight():
 		t.phase = "first"
@@ -153,7 +153,8 @@ func (t *claim) toFirst() bool {
 // mostRefused is the number of split votes after which a claim returns the verdict held.
 const mostRefused = 16
 
-// beginRounds prepares the first round. If the previous tick of the batch is still open, this claim must not take a row that becomes free meanwhile.
+// beginRounds prepares the first round. If the batch's previous tick is still open, this claim only reads, so that it takes no row before the older
+// tick.
 func (t *claim) beginRounds() {
 	if o := t.older; o != nil && t.r.Tick != nil && o.r.Tick != nil && (o.splitVote || o.result.Verdict == lease.Unknown) {
 		t.r.Abstain, t.phase = true, "read"
@@ -190,12 +191,12 @@ func (t *claim) nextCall() (nodeCall, int) {
 		k.script, k.keys = t.Store.scripts.Accept, append(k.keys, t.indexKey())
 		k.args = redis.NodeAccept{Ballot: t.token, Value: t.value, Slot: slot, Lease: t.r.Lease, Token: token}.Encode()
 	}
-	k.patience = 1 + t.tries/8 // otherwise no claim would succeed if all nodes are slow
+	k.patience = 1 + t.tries/8 // wait longer after eight tries; otherwise no claim would succeed while all nodes are slow
 	return k, wave
 }
 
-// floorOfRow returns the floor for a token that may be granted. Such a token must not be earlier than the tick. A token that is only a ballot may be
-// earlier: a claim that announces its schedule before its tick would otherwise propose a token far ahead of the nodes' clocks, which they refuse.
+// floorOfRow returns the floor of a token with which the claim asks for a row. Such a token must not be before the tick. The phase "prepare" has no
+// such floor, because it may announce a schedule long before the tick, and nodes refuse a token that is far ahead of their clocks.
 func (t *claim) floorOfRow() int64 {
 	if t.r.Tick == nil {
 		return t.floor
@@ -214,7 +215,7 @@ func (t *claim) isSure(votes []vote, late bool) bool {
 	word := wanted[t.phase]
 	if word != "" {
 		yes := countWords(votes, word)
-		if yes >= t.majority { // to find that all rows are held, a claim waits for more votes than a majority
+		if yes >= t.majority { // IfHeld applies only if all rows are held, so the claim also waits for the other nodes
 			return t.phase != "prepare" || t.r.Tick == nil || t.r.Tick.IfHeld == "" || silent == 0 || late
 		}
 		if yes+silent >= t.majority {
@@ -231,7 +232,7 @@ func (t *claim) isSure(votes []vote, late bool) bool {
 	default:
 		return true
 	}
-	_, _, agree := newestRegister(votes) // if a majority has the same ballot, the claim needs no second phase
+	_, _, agree := newestRegister(votes) // if a majority has accepted the same register, the claim may end without writing it
 	states := count(votes, vote.hasState)
 	return agree >= t.majority || states >= t.majority && late || states+silent < t.majority
 }
@@ -270,7 +271,7 @@ func (t *claim) handlePhase(votes []vote, sent time.Duration) (time.Duration, bo
 	return t.handleAccepted(votes, sent)
 }
 
-// endedEarly handles replies that end a claim, no matter what other nodes answer.
+// endedEarly ends the claim if some replies allow no grant, whatever the other nodes answer.
 func (t *claim) endedEarly(votes []vote) bool {
 	switch {
 	case countWords(votes, "dead") > 0:
@@ -291,8 +292,8 @@ func (t *claim) endVerdict(v lease.Verdict, err error) {
 	}
 }
 
-// failWith ends the claim with the verdict unknown. If the lease can't have been granted, it takes back the rows of the claim, so that they do not
-// block other claims.
+// failWith ends the claim with the verdict unknown. If the client does not hold the lease, failWith also takes back the rows of the claim, because
+// they would block other claims.
 func (t *claim) failWith(err error) {
 	t.endVerdict(lease.Unknown, redis.Unknown(err))
 	t.answer(t.place, t.result)
@@ -307,7 +308,7 @@ func (t *claim) retryIn(phase string) (time.Duration, bool) {
 	return randomPause(t.tries), false
 }
 
-// answerFromRead answers from the state of a majority, without a ballot, if the register does not have to change.
+// answerFromRead ends the claim with the state that a majority reported, without a ballot, if the register does not have to change.
 func (t *claim) answerFromRead(votes []vote) (time.Duration, bool) {
 	value, _, agree := newestRegister(votes)
 	g, err := rules.Read(value)
@@ -323,7 +324,7 @@ func (t *claim) answerFromRead(votes []vote) (time.Duration, bool) {
 	switch {
 	case out.Word == "held" && !v.Full && t.refused < mostRefused && (!t.r.Abstain || len(v.Rows) > 0): // a row may still be free
 		return t.tryAnotherRow(votes, v)
-	case g.Value() == before && agree < t.majority && t.unsettled < mostUnsettled: // another client is writing the register; a ballot would only interrupt it
+	case g.Value() == before && agree < t.majority && t.unsettled < mostUnsettled: // another client is writing the register; a ballot would interrupt that client
 		t.unsettled++
 		return t.retryIn("read")
 	case g.Value() != before || agree < t.majority:
@@ -334,11 +335,11 @@ func (t *claim) answerFromRead(votes []vote) (time.Duration, bool) {
 	return 0, true
 }
 
-// tryAnotherRow continues the claim if no row is known to be free, and not all rows are known to be held.
+// tryAnotherRow continues a claim that got no row although a row may be free.
 func (t *claim) tryAnotherRow(votes []vote, v rules.View) (time.Duration, bool) {
 	slot, free := t.anotherSlot(votes, v.Rows)
 	t.refused++
-	if t.r.Abstain || !free { // wait for the claims of other clients
+	if t.r.Abstain || !free { // the claims of other clients may end meanwhile
 		return t.retryIn("read")
 	}
 	moved := slot != t.slot
@@ -349,7 +350,7 @@ func (t *claim) tryAnotherRow(votes []vote, v rules.View) (time.Duration, bool) 
 	return t.retryIn(t.retryPhase())
 }
 
-// decideClaim applies the rules of the register to the state in the votes. If the register changes, the next phase writes it.
+// decideClaim applies the rules of the register to the state in the votes. If that changes the register, the next phase writes it.
 func (t *claim) decideClaim(votes []vote, v rules.View) (time.Duration, bool) {
 	value, _, agree := newestRegister(votes)
 	g, err := rules.Read(value)
@@ -359,7 +360,7 @@ func (t *claim) decideClaim(votes []vote, v rules.View) (time.Duration, bool) {
 	}
 	before := g.Value()
 	t.orphans = len(g.Orphans) + t.suspect
-	switch t.phase { // a lease is dead if a majority has promised not to accept its row
+	switch t.phase { // a lease is dead once a majority has promised to refuse its row
 	case "prepare":
 		g.EndDead(intersection(t.shut, v.Shut), t.token)
 	case "row":

@@ -12,24 +12,24 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/rules"
 )
 
-// mostUnsettled is the number of repeated reads if the nodes have the register from different ballots. The client that writes it may still be at
-// work, or dead.
+// mostUnsettled bounds the repeated reads of a register that no majority has accepted. Another client is probably writing it. After that many reads,
+// that client counts as dead, and this client writes the register itself.
 const mostUnsettled = 4
 
-// A change changes the register of a lock without asking for a row. It prepares a ballot, and then has a value accepted. With look, it reads the
-// register first, and is done if the edit changes nothing and a majority has the same ballot.
+// A change edits the register of a lock without asking for a row. It prepares a ballot, and then writes the edited register under that ballot. If
+// look is set, it first reads the register. If the edit changes nothing and a majority has the same ballot, the change ends after the read.
 type change struct {
 	*Store
 	lock      string
-	key       string // the key of the lock, if it is not derived from the name
+	key       string // the Redis key of the lock; "" if it is derived from lock
 	permanent bool
 	id        string // the id of the lease that ends with the change, or ""
 	ends      bool
 	look      bool
-	everyone  bool // nodes that do not vote count, too; requires the answers of all nodes
+	everyone  bool // all nodes must answer, and nodes that do not vote count, too
 	// edit changes the register. It may be called several times. The result of the last call is used.
 	edit func(g *rules.Register, v rules.View)
-	// failed is the error if the outcome is unknown; nil on success.
+	// failed is the error of the change; nil on success. After an error, the register may or may not have changed.
 	failed error
 	rows   int // the number of nodes that still had a row of the ended lease
 
@@ -70,8 +70,8 @@ func (t *change) nextCall() (nodeCall, int) {
 	return k, all
 }
 
-// proposeToken returns a token above a floor, close to the nodes' time. It is also above all tokens that this client has proposed for the lock,
-// because the estimate of the time may step back, and a node orders the tries for a lease by their tokens.
+// proposeToken returns a token above the floor, and not before the nodes' time. The token is also greater than the tokens that this client has
+// proposed for the lock before: a node orders the tries for a lease by their tokens, and the estimate of the nodes' time may step back.
 func (q *Store) proposeToken(lock string, floor int64) int64 {
 	local := q.cfg.Clock()
 	now, _ := q.Estimate(local)
@@ -95,7 +95,7 @@ func (t *change) isSure(votes []vote, late bool) bool {
 		silent, states := silentNodes(votes), count(votes, vote.hasState)
 		return silent == 0 || states >= t.votesNeeded() && late || states+silent < t.votesNeeded()
 	}
-	yes := countWords(votes, "promised", "accepted") // each phase has only one of these replies
+	yes := countWords(votes, "promised", "accepted") // a phase gets only one of these two replies
 	return yes >= t.votesNeeded() || yes+silentNodes(votes) < t.votesNeeded()
 }
 
@@ -129,14 +129,14 @@ func (t *change) handleLook(votes []vote) (time.Duration, bool) {
 	if t.failed != nil || unchanged && agree >= t.votesNeeded() {
 		return 0, true
 	}
-	if unchanged && t.tries < mostUnsettled { // another client is writing the register, and a ballot of this client would only interrupt it
+	if unchanged && t.tries < mostUnsettled { // another client is writing the register; a ballot would interrupt that client
 		return t.backOff(), false
 	}
 	t.phase = "prepare"
 	return 0, false
 }
 
-// applyEdit applies the edit to the newest register among the votes, and returns the values of that register before and after.
+// applyEdit applies the edit to the newest register among the votes, and returns the register's value before and after the edit.
 func (t *change) applyEdit(votes []vote) (before, after string) {
 	g, err := rules.Read(valueOf(votes))
 	if err != nil {
@@ -145,7 +145,7 @@ func (t *change) applyEdit(votes []vote) (before, after string) {
 	}
 	before = g.Value()
 	seen := t.viewOf(g, votes)
-	if t.phase == "prepare" { // a lease is dead if a majority has promised not to accept its row
+	if t.phase == "prepare" { // a lease is dead once a majority has promised to refuse its row
 		g.EndDead(intersection(t.shut, seen.Shut), t.token)
 	} else {
 		t.shut = seen.Shut
@@ -155,7 +155,7 @@ func (t *change) applyEdit(votes []vote) (before, after string) {
 	return before, t.value
 }
 
-// viewOf returns the state of the rows in the votes. It lists a run in Shut if no majority can have a live row of that run.
+// viewOf returns the state of the rows in the votes. It lists a run in Shut if a majority of the nodes has no live row of that run.
 func (q *Store) viewOf(g *rules.Register, votes []vote) rules.View {
 	states := count(votes, vote.hasState)
 	v := rules.View{Slot: -1, Rows: liveRows(votes), Unheard: len(q.nodes) - states}

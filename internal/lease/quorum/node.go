@@ -16,7 +16,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/redis"
 )
 
-// An env has what the nodes of a quorum share.
+// An env is the state that all nodes of a quorum share.
 type env struct {
 	clock     func() time.Duration
 	timeout   time.Duration // the timeout of a round trip
@@ -34,14 +34,14 @@ type node struct {
 
 	mu         sync.Mutex
 	under      int           // the number of calls under way
-	progress   time.Duration // the local time of the last answer, or of the first of the calls under way if that is later
+	progress   time.Duration // the local time of the last answer, or of the first call under way if that call is later
 	answeredAt time.Duration // the local time of the last answer
 	asked      time.Duration // the local time of the last call
 	failing    bool          // the last finished call failed without a reply
 	missed     []missedCall
 }
 
-// A missedCall takes back a vote on a node that did not answer. It is sent when the node answers again.
+// A missedCall is a call that takes back a vote, for a node that did not answer. It is sent when the node answers again.
 type missedCall struct {
 	call  nodeCall
 	until time.Duration // the local time at which the vote expires by itself
@@ -50,10 +50,10 @@ type missedCall struct {
 const (
 	// hesitation is the minimum time without an answer after which a node is no longer trusted.
 	hesitation = 25 * time.Millisecond
-	// probeAfter is the interval at which an untrusted node is asked as a probe. No caller waits for its answer.
+	// probeAfter is the time after which a poll also calls an untrusted node, to find out whether it answers again. No poll waits for this answer.
 	probeAfter = time.Second
-	// RefreshAfter is the time without an answer after which a node is asked although it is not needed. If the node has lost its data, it can then
-	// rejoin before it is needed.
+	// RefreshAfter is the time without an answer after which a poll also calls a node that it does not need. If the node has lost its data, the client
+	// notices that, and the node can rejoin before a poll needs its vote.
 	RefreshAfter = 10 * time.Second
 	// mostUnder bounds the calls under way to a silent node. mostMissed bounds its missed calls.
 	mostUnder, mostMissed = 32, 10_000
@@ -62,34 +62,34 @@ const (
 // errSilent is the error of a call that is not sent because too many calls to the node are under way.
 var errSilent = fmt.Errorf("%w: the node does not answer", lease.ErrUnknown)
 
-// isSuspect reports whether a node is not trusted to answer: it is silent, or its last call failed. Only an answer restores the trust. If the trust
-// came back after some time without an answer, calls would wait for the node again.
+// isSuspect reports whether a node is not trusted to answer: it is silent, or its last call failed. Only an answer restores the trust. If the mere
+// passing of time restored it, calls would wait again and again for a node that hangs.
 func (n *node) isSuspect(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.isSilent(now) || n.failing
 }
 
-// probeDue reports whether it is time to ask a node that is not trusted to answer.
+// probeDue reports whether an untrusted node should get another call as a probe: see probeAfter.
 func (n *node) probeDue(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return now-n.asked >= probeAfter
 }
 
-// isUnseen reports whether a node has not answered for long.
+// isUnseen reports whether a node has not answered for [RefreshAfter].
 func (n *node) isUnseen(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return now-n.answeredAt >= RefreshAfter
 }
 
-// isSilent reports whether a node has calls under way and has not answered for a while. The caller holds mu.
+// isSilent reports whether a node has calls under way, and has answered no call for a while. The caller holds mu.
 func (n *node) isSilent(now time.Duration) bool {
 	return n.under > 0 && now-n.progress > max(hesitation, n.env.slowAfter(1))
 }
 
-// beginCall counts a call under way. It returns false if too many calls to a silent node are under way; the call must not be sent then.
+// beginCall counts a call under way. It returns false if too many calls to a silent node are under way; in that case, the call must not be sent.
 func (n *node) beginCall(now time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -104,7 +104,7 @@ func (n *node) beginCall(now time.Duration) bool {
 	return true
 }
 
-// endCall counts the end of a call. It reports whether the node has answered and has missed calls.
+// endCall counts the end of a call. missed is true if the node has answered, and missed calls can be sent to it.
 func (n *node) endCall(now time.Duration, err error) (missed bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,19 +135,19 @@ func (n *node) takeMissed(now time.Duration) []missedCall {
 	return due
 }
 
-// A nodeCall is a call of a script, which is sent to several nodes.
+// A nodeCall is one call of a script, which may be sent to several nodes.
 type nodeCall struct {
 	script *redis.Script
 	keys   []string
 	id     string
 	idle   int64
-	args   []any // ARGV[4] and the following
+	args   []any // the script's arguments from ARGV[4] on
 
 	patience int // see poll.patience
 }
 
-// roundTrip makes calls in one round trip, which ends with ctx. If the node does not have the scripts, roundTrip enrolls it first. It wakes the
-// rejoiner if the node does not vote, or has missed calls.
+// roundTrip sends calls to the node in one round trip, until ctx ends. If the node does not have the scripts, roundTrip enrolls it first. It wakes
+// the rejoiner if the node does not vote, or if missed calls can be sent to the node.
 func (n *node) roundTrip(ctx context.Context, calls []nodeCall) []vote {
 	sent := n.env.clock()
 	if !n.beginCall(sent) {
@@ -174,8 +174,8 @@ func (n *node) sendCalls(ctx context.Context, calls []nodeCall, sent time.Durati
 	return votes, received, err
 }
 
-// sendOnce sends calls. again is true if the node does not have one of the scripts. The caller then repeats all calls. Calls that were executed
-// already may be repeated, because they carry lease ids and ballots.
+// sendOnce sends calls. again is true if the node does not have one of the scripts. The caller then repeats all calls. Repeating a call that was
+// executed is safe, because the call carries a lease id and a ballot.
 func (n *node) sendOnce(ctx context.Context, calls []nodeCall, sent time.Duration) (votes []vote, received time.Duration, again bool, err error) {
 	micros, _ := n.clock.At(sent)
 	until := micros + n.env.timeout.Microseconds()
@@ -231,7 +231,7 @@ type membership struct {
 	founder                          bool // the node was marked by markFounder
 }
 
-// isNew reports whether a node does not vote, and has received no request since it got its marker.
+// isNew reports whether a node does not vote and has received no request since it got its marker.
 func (m membership) isNew() bool {
 	return m.state != votingState && m.base == 0 && m.top == 0 && m.longest == 0
 }
@@ -243,7 +243,7 @@ const votingState = "voting"
 func (n *node) ensureEnrolled(ctx context.Context) (m membership, err error) {
 	defer redis.Shield(&err)
 	err = n.redis.Watch(ctx, func(conn *goredis.Tx) error {
-		if m, err = n.ensureMarker(ctx, conn); err != nil { // without a marker the node must not get the scripts
+		if m, err = n.ensureMarker(ctx, conn); err != nil { // the marker comes first: a restart deletes the scripts, so no claim runs before the marker is checked
 			return fmt.Errorf("register a node of the quorum: %w", redis.Unknown(err))
 		}
 		if err := n.loadScripts(ctx, conn); err != nil {
@@ -303,5 +303,5 @@ func (e *env) slowAfter(times int) time.Duration {
 
 func (e *env) noteDuration(d time.Duration) {
 	old := e.lately.Load()
-	e.lately.Store(old + (int64(d)-old)/8) // concurrent calls may lose one of the values
+	e.lately.Store(old + (int64(d)-old)/8) // of two concurrent calls, one may overwrite the other's value, which does no harm
 }

@@ -16,16 +16,16 @@ import (
 // A poll sends the same calls to the nodes, in one or two waves.
 type poll struct {
 	calls []nodeCall
-	wave  int // the number of trusted nodes in the first wave; other nodes follow if one of these fails, refuses or is slow
+	wave  int // the number of trusted nodes in the first wave; other nodes follow if one of them fails, refuses or is slow
 	// first asks only the first node.
 	first bool
-	// everyone asks all nodes in the first wave, including untrusted nodes, which may only be slow and have rows to take back.
+	// everyone asks all nodes in the first wave, even untrusted nodes: a node that is only slow may have a row to take back.
 	everyone bool
-	// patience multiplies the time after which a node is slow; 0 is 1.
+	// patience multiplies the time after which a node counts as slow; 0 counts as 1.
 	patience int
-	// sure reports whether the votes, by call and node, are enough. late is true once slow nodes are no longer awaited.
+	// sure reports whether the votes, by call and node, are enough. late is true once the poll no longer waits for slow nodes.
 	sure func(votes [][]vote, late bool) bool
-	// missed is called for a node whose call failed, even after the poll has ended.
+	// missed is called for each node whose calls failed, even after the poll has ended.
 	missed func(n *node)
 }
 
@@ -60,7 +60,7 @@ func (q *masters) newPolling(ctx context.Context, p poll) *polling {
 	switch {
 	case p.first:
 		o.order, o.trusted, o.wave = o.order[:1], 1, 1
-	case p.everyone || o.trusted < q.majority: // every node may be needed
+	case p.everyone || o.trusted < q.majority: // without a majority of trusted nodes, every node may be needed
 		o.wave = len(o.order)
 	case unseen:
 		o.wave = o.trusted
@@ -96,7 +96,7 @@ func (o *polling) askFirstWave() {
 	}
 }
 
-// upTo asks the first wave nodes of the order, except nodes that were asked before.
+// upTo asks the first nodes of the order, as many as wave, except nodes that were asked before.
 func (o *polling) upTo(wave int) {
 	for _, n := range o.order[:wave] {
 		o.askNode(n)
@@ -121,7 +121,6 @@ func (o *polling) askNode(n int) {
 	})
 }
 
-// handleAnswer handles the answer of a node. It reports whether the poll is over.
 func (o *polling) handleAnswer(r returned) (over bool) {
 	o.received++
 	for i := range o.votes {
@@ -144,8 +143,8 @@ func (o *polling) handleAnswer(r returned) (over bool) {
 	return o.isEnough(false)
 }
 
-// isEnough reports whether the votes are enough. If a majority has answered, it does not wait for other nodes that are slow or not trusted. Otherwise
-// each split vote would wait for the timeout of a node that hangs.
+// isEnough reports whether the votes are enough. Once a majority has replied, nodes that are slow or untrusted count as absent. Otherwise each split
+// vote would wait for the timeout of a node that hangs.
 func (o *polling) isEnough(all bool) bool {
 	late := o.late || all || o.trustedAnswered()
 	if late && o.replies >= o.of.majority {
@@ -195,7 +194,7 @@ type workers struct {
 	over chan struct{} // closed to end the idle goroutines
 	once sync.Once
 
-	mu         sync.Mutex // not a sync.WaitGroup, which must not grow during Wait: leases are released while the client closes
+	mu         sync.Mutex // not a sync.WaitGroup, because calls begin during close, and a WaitGroup must not grow during Wait
 	under      int        // the number of functions under way
 	goroutines int        // the number of goroutines, including idle ones
 	fewer      *sync.Cond // signals that under or goroutines became 0
@@ -210,7 +209,7 @@ func newWorkers() *workers {
 	return c
 }
 
-// launch runs f in the background, even while the client closes, because leases are released then. close waits for f.
+// launch runs f in the background. close waits for f. launch works even while the client closes, because the client then releases its leases.
 func (c *workers) launch(f func()) {
 	c.addCount(&c.under, 1)
 	select {
@@ -251,7 +250,7 @@ func (c *workers) runOne(f func()) {
 	f()
 }
 
-// close waits for round trips under way, which end with their timeout.
+// close waits for the functions under way, and ends the idle goroutines. Round trips under way end with their timeout.
 func (c *workers) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,9 +271,9 @@ type task interface {
 	toFirst() bool
 	// nextCall returns the next call, and the number of nodes to ask at once.
 	nextCall() (k nodeCall, wave int)
-	// isSure reports whether the votes are enough for handleVotes. late is true once slow nodes are no longer awaited.
+	// isSure reports whether the votes are enough for handleVotes. late is true once the poll no longer waits for slow nodes.
 	isSure(votes []vote, late bool) bool
-	// handleVotes handles the votes. Unless done, nextCall is called after the pause.
+	// handleVotes handles the votes. If done is false, the task continues with nextCall after the pause.
 	handleVotes(votes []vote, sent time.Duration) (pause time.Duration, done bool)
 	// failWith ends the task with an error.
 	failWith(err error)
@@ -311,8 +310,8 @@ func (q *masters) runTasks(ctx context.Context, tasks []task) {
 	}
 }
 
-// dueTasks returns the tasks whose next round is due, and the time at which the next task is due; -1 if there is none. Tasks that call only the first
-// node come first, in a batch of their own.
+// dueTasks returns a batch of tasks whose next round is due. soonest is the time of the earliest round that is not due yet, or -1 if there is none.
+// Tasks that call only the first node come first, in a batch of their own.
 func dueTasks(tasks []task, ready []time.Duration, now time.Duration) (batch []int, soonest time.Duration) {
 	soonest = -1
 	var first []int

@@ -105,8 +105,8 @@ func (q *rejoiner) enrolAll() []*membership {
 	return members
 }
 
-// helpNodes admits the nodes that do not vote, if possible now. left is the time until the next check; 0 if all nodes vote. helped is true if some
-// nodes vote now.
+// helpNodes admits the nodes that do not vote, if possible now. left is the time until the next check, or 0 if no further check is needed. helped is
+// true if at least one node was admitted.
 func (t *rejoiner) helpNodes() (left time.Duration, helped bool) {
 	members := t.enrolAll()
 	var voters, joining []int
@@ -135,14 +135,14 @@ func (t *rejoiner) helpNodes() (left time.Duration, helped bool) {
 	return longestRejoinPause, false
 }
 
-// admitNodes copies the registers of the sources to the joining nodes, and then lets these nodes vote.
+// admitNodes copies the registers of the sources to the joining nodes, and lets these nodes vote. everyone is true if the sources are all nodes.
 func (q *rejoiner) admitNodes(members []*membership, sources, joining []int, everyone bool) (left time.Duration, helped bool) {
 	base, longest := int64(0), int64(0)
 	for _, i := range sources {
 		base, longest = max(base, members[i].top, members[i].base), max(longest, members[i].longest)
 	}
 	least := longest
-	if !everyone { // a claim may still be under way, with a vote that this node has lost
+	if !everyone { // a claim under way may still count a vote that the joining node has lost
 		least = max(longest, q.underWay())
 	}
 	ready := slices.DeleteFunc(slices.Clone(joining), func(i int) bool {
@@ -182,7 +182,7 @@ func (q *rejoiner) letVote(n *node, epoch string, base, longest int64) bool {
 	return err == nil && len(got) > 0 && redis.Text(got[0]) == votingState
 }
 
-// reseedRegisters reads each register from a majority, and writes it again, until the nodes in ready have accepted it.
+// reseedRegisters reads each register from a majority, and writes it again until the nodes in ready have accepted it. It returns false if that fails.
 func (q *rejoiner) reseedRegisters(sources, ready []int, everyone bool) bool {
 	locks, ok := q.indexedLocks(sources)
 	if !ok {
@@ -218,7 +218,7 @@ func (q *rejoiner) indexedLocks(sources []int) (locks []string, ok bool) {
 	return slices.Compact(locks), true
 }
 
-// A seeding is a change with an empty edit, which succeeds only if the nodes in ready accept it, too.
+// A seeding copies a register to joining nodes. It is a change with an empty edit, which succeeds only if the nodes in ready accept the register.
 type seeding struct {
 	change
 	ready []int
@@ -245,17 +245,17 @@ func (t *seeding) handleVotes(votes []vote, sent time.Duration) (time.Duration, 
 	return t.change.handleVotes(votes, sent)
 }
 
-// QuietBefore is the time for which the masters must not have received any request before a new quorum begins without some of its masters. Each
-// holder renews its lease within this time (see [Store.RenewAfter]). A master that lost its data has then received a renewal, and is not taken for a
-// new one.
+// QuietBefore is the time without any request after which masters may begin a new quorum although other masters do not answer. Each holder renews its
+// lease within this time (see [Store.RenewAfter]). A master that has lost its data therefore receives a renewal, and is not taken for a new master.
 const QuietBefore = 30 * time.Second
 
-// beginQuorum starts a new quorum while a minority of its nodes does not answer. All nodes that answer must be a majority, and must be new: they got
-// their markers some time ago, and have received no request since. beginQuorum marks these nodes as founders. Once a majority are founders, it lets
-// them vote. Any client can continue these steps if another client dies. A founder that loses its data is no longer a founder.
+// beginQuorum starts a new quorum while a minority of its nodes does not answer. The nodes that answer must be a majority, and all of them must be
+// new: they have received no request since they got their markers, more than [QuietBefore] ago. beginQuorum marks these nodes as founders, and lets
+// them vote once a majority are founders. If this client dies, any other client can continue these steps. A founder that loses its data is no longer
+// a founder.
 //
-// A new node has never voted, so it may start to vote at any time. A node that has lost its data must not be taken for a new node. If a majority of
-// nodes have lost their data, no majority has the state any more, and it is lost. See docs/decisions/018-quorum-membership.md.
+// A new node has never voted, so it may start to vote at any time. A node that has lost its data may have voted, and must not be taken for a new
+// node. If a majority of the nodes has lost its data, the locks are lost in any case. See docs/decisions/018-quorum-membership.md.
 func (q *rejoiner) beginQuorum(members []*membership) (left time.Duration, helped bool) {
 	founders, others := 0, 0
 	for _, m := range members {
@@ -297,7 +297,7 @@ func (q *rejoiner) foundersVote(members []*membership) (left time.Duration, help
 			left = rejoinPause
 		}
 	}
-	if left == 0 && !helped { // nodes that are not founders wait for a majority of voters
+	if left == 0 && !helped { // the nodes left are not founders, and wait until a majority votes
 		left = longestRejoinPause
 	}
 	return left, helped

@@ -14,8 +14,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/rules"
 )
 
-// Release gives a row back on all nodes. If the request is [lease.Request.Accounted], Release first removes the run from the register. It returns
-// when a majority has answered. The other nodes get the call in the background.
+// Release gives the row of a lease back on all nodes that may have it. If the request is [lease.Request.Accounted], Release first removes the run
+// from the register. It returns when a majority has answered. Calls to the other nodes continue in the background.
 func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lease.Released, err error) {
 	row := &r.Row.Request
 	if row.Accounted() {
@@ -25,7 +25,7 @@ func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 	k := q.releaseOf(row.Lock, row.ID, r.Row.Grant.Slot, 0, few)
 	end := q.cfg.Clock() + row.Lease
 	_, trusted, _ := q.nodeOrder()
-	everyone := !few || trusted < len(q.nodes) // if a node hangs, ask all, because it may be one that voted for the lease
+	everyone := !few || trusted < len(q.nodes) // if a node is untrusted, ask all nodes, because that node may have voted for the lease
 	p := poll{calls: []nodeCall{k}, wave: q.majority, everyone: everyone, patience: 10, missed: func(n *node) { n.keepMissed(k, end) }}
 	p.sure = func(votes [][]vote, late bool) bool {
 		released, gone := countWords(votes[0], "released"), countWords(votes[0], "gone")
@@ -37,7 +37,7 @@ func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 		switch {
 		case released+gone < q.majority:
 			err = q.errorOf(votes[0])
-			r.Doubt = r.Doubt || few && r.Held // the nodes keep no tombstone that would prove the release
+			r.Doubt = r.Doubt || few && r.Held // no tombstone proves this release, so the next try may find the row gone
 			if q.refuseForGood(votes[0]) {
 				return "", err
 			}
@@ -53,7 +53,7 @@ func (q *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 	}
 }
 
-// ReleaseSoon is [Store.Release] for at most two timeouts.
+// ReleaseSoon is [Store.Release] for at most two timeouts, counted from the instant begun.
 func (q *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (lease.Released, error) {
 	ctx, cancel := context.WithTimeout(ctx, begun+2*q.cfg.Timeout-q.cfg.Clock())
 	defer cancel()
@@ -91,7 +91,7 @@ func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Relea
 	return lease.ReleasedNow, nil
 }
 
-// dropVotes takes back, in the background and on all nodes, the votes for a lease id up to a token.
+// dropVotes takes back the votes for a lease id up to a token, on all nodes and in the background.
 func (q *Store) dropVotes(lock, id string, token int64, lease time.Duration) {
 	q.releaseEverywhere(q.releaseOf(lock, id, -1, token, false), lease)
 }
@@ -113,14 +113,14 @@ func (q *Store) releaseEverywhere(k nodeCall, lease time.Duration) {
 	})
 }
 
-// SpreadAfter is the time after which the first renewal brings a lease from a majority to all nodes. If some nodes do not answer, the next renewals
-// follow after pauses that double, up to a third of the lease.
+// SpreadAfter is the time from a grant to the first renewal, which writes the lease to all nodes instead of a majority. If some nodes do not answer,
+// the next renewals follow after pauses that double, up to [Store.RenewAfter].
 const SpreadAfter = 50 * time.Millisecond
 
 // A ticket is the state that the store keeps for a lease: see [lease.Ticket].
 type ticket struct {
 	narrow bool         // no more than a majority was asked for the row
-	repair atomic.Int64 // a time.Duration: the next pause while some nodes may not have the lease
+	repair atomic.Int64 // a time.Duration: the pause before the next renewal if some nodes may not have the lease
 }
 
 func newTicket(narrow bool) *ticket {
@@ -134,7 +134,7 @@ func isNarrow(row *lease.HeldRow) bool {
 	return ok && t.narrow
 }
 
-// nextRenewal returns the time until the next renewal of a lease that was just renewed: after, or less if some nodes may not have the lease.
+// nextRenewal returns the time until the next renewal of a lease that was just renewed. This is after, or less if some nodes may not have the lease.
 func nextRenewal(row *lease.HeldRow, after time.Duration, everywhere bool) time.Duration {
 	t, ok := row.Grant.Ticket.(*ticket)
 	if !ok {
@@ -149,9 +149,9 @@ func nextRenewal(row *lease.HeldRow, after time.Duration, everywhere bool) time.
 	return min(after, repair)
 }
 
-// An offers has the lease ids that may have been granted: nodes were asked to accept a register that grants them, and the outcome is unknown. The
-// votes for these ids must not be taken back, because other clients would then consider the run dead, and its tick would be lost. The caller repeats
-// the request with the same id later. An offers is safe for concurrent use.
+// An offers is a set of lease ids that may have been granted: nodes were asked to accept a register with the grant, and the outcome is unknown. The
+// votes for these ids must not be taken back. Otherwise other clients would consider the run dead, and its tick would be lost. The caller repeats the
+// request with the same id later. An offers is safe for concurrent use.
 type offers struct {
 	mu    sync.Mutex
 	until map[string]time.Duration // by lease id: the local instant after which no node has a row

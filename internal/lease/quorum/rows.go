@@ -14,7 +14,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease/rules"
 )
 
-// adoptedIDs returns the lease id of the orphan that the claim adopts, if any. Nodes must promise not to accept rows of this id.
+// adoptedIDs returns the lease id of the orphan that the claim adopts, if any. Nodes must promise to refuse rows of this id.
 func (t *claim) adoptedIDs() []string {
 	if t.r.Adopt == "" {
 		return nil
@@ -22,10 +22,10 @@ func (t *claim) adoptedIDs() []string {
 	return []string{t.r.Adopt}
 }
 
-// movesArg returns the script argument that selects the rows of the claim's lease id that the claim replaces. Normally it replaces the rows of its
-// own earlier tries. If an earlier call has left rows that disagree, the claim replaces all rows except the rows of the run in the register.
-// Otherwise each call would renew the leftover rows, and no row would get a majority. If the request is not accounted for, the claim replaces all
-// rows except the rows of a lease that is held.
+// movesArg returns the script argument that selects the rows of the claim's lease id that the claim replaces. Usually these are the rows of its own
+// earlier tries. If an earlier call has left rows that disagree, the claim replaces all rows except the row of the run in the register. Otherwise
+// each call would renew the leftover rows, and no row would get a majority. A claim that is not accounted for replaces all rows except the row of a
+// lease that the client holds.
 func (t *claim) movesArg() string {
 	if !t.account {
 		return fmt.Sprintf("but,%d,", t.cfg.HeldToken(t.r.ID))
@@ -43,7 +43,7 @@ func (t *claim) movesArg() string {
 	return string(text)
 }
 
-// handleWon handles votes in which a majority gave a row. The grant requires that a majority agrees on the slot and the token.
+// handleWon handles votes in which a majority gave a row. The lease is granted only if a majority also agrees on the slot and the token.
 func (t *claim) handleWon(votes []vote, sent time.Duration) (time.Duration, bool) {
 	slot, token, agree := mostAgreed(votes)
 	if agree < t.majority { // an earlier call with the same id has left rows
@@ -89,7 +89,7 @@ func (t *claim) handleLost(votes []vote) (time.Duration, bool) {
 		}
 		return t.retryIn("row")
 	}
-	if countWords(votes, "stale", "far")+countWords(votes, "yes") >= t.majority { // no claim has the row: the proposed token was too small
+	if countWords(votes, "stale", "far")+countWords(votes, "yes") >= t.majority { // the row is free, but nodes refused the token: propose a new one soon
 		t.tries++
 		return randomPause(min(t.tries, 2)) / 4, false
 	}
@@ -118,9 +118,9 @@ func (t *claim) handleLost(votes []vote) (time.Duration, bool) {
 	return 0, true
 }
 
-// holdersConfirmed reports whether the previous round saw the same holders. During one round, a holder may give back a row and another client may
-// take a different row. A holder seen in both rounds held its row in between. If all holders were seen in both rounds, all rows were held at the same
-// time.
+// holdersConfirmed reports whether the previous round found the same holders. The nodes answer a round at different times: meanwhile one holder may
+// give back its row, and another client may take a different row. A holder that both rounds found has held its row in between. If that is true of all
+// holders, all rows were held at the same time.
 func (t *claim) holdersConfirmed(rows []rules.NodeRow) bool {
 	if t.r.Slots == 1 {
 		return true
@@ -135,7 +135,7 @@ func (t *claim) holdersConfirmed(rows []rules.NodeRow) bool {
 	return same
 }
 
-// anotherSlot returns a slot that a majority may still give, and in which the register allows the tick.
+// anotherSlot returns a slot that a majority may still give, and in which the register allows the tick to run.
 func (t *claim) anotherSlot(votes []vote, rows []rules.NodeRow) (slot int, ok bool) {
 	g, err := rules.Read(valueOf(votes))
 	if err != nil {
@@ -153,7 +153,7 @@ func (t *claim) anotherSlot(votes []vote, rows []rules.NodeRow) (slot int, ok bo
 		if reached-taken >= t.majority && g.Fits(t.r, s) {
 			free = append(free, s)
 		}
-		if len(free) > 0 && t.refused == 0 { // use the lowest slot, unless other claims compete for it
+		if len(free) > 0 && t.refused == 0 { // the first try takes the lowest slot; later tries take a random one, because other claims compete
 			break
 		}
 	}
@@ -163,7 +163,7 @@ func (t *claim) anotherSlot(votes []vote, rows []rules.NodeRow) (slot int, ok bo
 	return free[rand.IntN(len(free))], true
 }
 
-// endHeld ends the claim with the verdict held. It returns the holder whose lease ends first, and the end of that lease.
+// endHeld ends the claim with the verdict held. The result has the holder whose lease ends first, and the end of that lease.
 func (t *claim) endHeld(rows []rules.NodeRow) {
 	t.endVerdict(lease.Held, nil)
 	t.result.Orphans = t.orphans
@@ -177,18 +177,18 @@ func (t *claim) endHeld(rows []rules.NodeRow) {
 	t.dropRows()
 }
 
-// maxFirstTries is the number of times that a claim asks the first node again after that node's floor has moved. After that, the claim asks all
+// maxFirstTries is the number of times that a claim asks the first node again after this node refused the token as too small. Then the claim asks all
 // nodes, because the clock of the first node may be wrong.
 const maxFirstTries = 2
 
-// isTight reports whether no more than a majority of nodes is trusted to answer, so that a claim needs a row from each of them.
+// isTight reports whether at most a majority of the nodes is trusted to answer, so that a claim needs a row from each of them.
 func (q *Store) isTight() bool {
 	_, trusted, _ := q.nodeOrder()
 	return trusted <= q.majority
 }
 
-// retryPhase returns the phase for a repetition after split votes. Usually the claim asks only the first node. Every fourth time it asks all nodes,
-// because a dead client may have left a row on the first node.
+// retryPhase returns the phase in which a claim retries after split votes. Usually the claim asks only the first node. Every fourth time it asks all
+// nodes, because a dead client may have left a row on the first node.
 func (t *claim) retryPhase() string {
 	if t.refused%4 == 0 {
 		return "row"
@@ -196,12 +196,12 @@ func (t *claim) retryPhase() string {
 	return "first"
 }
 
-// tookFirst handles the reply of the first node after a call to that node only. Of several concurrent claims, the one with the row on the first node
-// asks the other nodes; the other claims ask no node for a row. If claims asked all nodes at once, each could get the row on another node, and none
-// would get a majority, again and again. That happens to simultaneous claims if two of five masters hang.
+// tookFirst handles the reply of the first node after a call to that node only. Of several concurrent claims, only the claim that got the row on the
+// first node asks the other nodes for the row. If all claims asked all nodes at once, each could get the row on a different node, and none would get
+// a majority, again and again. That happens to simultaneous claims if two of five masters hang.
 //
-// The order affects only how soon a claim succeeds, not the correctness. Clients that trust different nodes ask different nodes first, so their votes
-// may still be split.
+// This order makes claims succeed sooner, but correctness does not depend on it. Clients that trust different nodes begin with different nodes, so
+// their votes may still be split.
 func (t *claim) tookFirst(votes []vote) (time.Duration, bool) {
 	t.phase = "row"
 	n := slices.IndexFunc(votes, vote.hasAnswered)
@@ -211,10 +211,10 @@ func (t *claim) tookFirst(votes []vote) (time.Duration, bool) {
 	switch votes[n].word {
 	case "held":
 		t.phase = "read"
-		if len(t.ballots) == 1 { // the claim has asked for a row only once, so no node has a row of it
+		if len(t.ballots) == 1 { // the claim has asked only this node for a row, so no node has a row of the claim
 			t.placed = false
 		}
-	case "stale": // the floor of the node has moved; the claim retries with the floor in the reply
+	case "stale": // the token was not above the node's floor; the next token is above the floor in the reply
 		if t.firstTries++; t.firstTries <= maxFirstTries {
 			t.phase = "first"
 			t.tries++
@@ -250,7 +250,7 @@ func (t *claim) allHeld(g *rules.Register, rows []rules.NodeRow) bool {
 	return len(held) >= t.r.Slots
 }
 
-// endGranted ends the claim with a grant. The lease counts from sent, before the votes, so the holder stops before the row expires on a node.
+// endGranted ends the claim with a grant. The lease counts from sent, before the request, so that the holder stops before a node's row expires.
 func (t *claim) endGranted(votes []vote, sent time.Duration, out rules.Ruling) {
 	now, _ := t.Estimate(t.cfg.Clock())
 	length := t.r.Lease
@@ -276,8 +276,8 @@ func (t *claim) endWith(out rules.Ruling) {
 	t.dropRows()
 }
 
-// dropRows takes back the rows that nodes may have given to this claim, unless the claim may have been granted. Nodes refuse earlier requests that
-// arrive later.
+// dropRows takes back the rows that nodes may have given to this claim, unless the claim may have been granted. Afterwards the nodes refuse earlier
+// requests of the claim that arrive late.
 func (t *claim) dropRows() {
 	if !t.placed || t.offers.isOpen(t.r.ID, t.cfg.Clock()) {
 		return
@@ -286,7 +286,7 @@ func (t *claim) dropRows() {
 	t.Store.dropVotes(t.r.Lock, t.r.ID, t.token, t.r.Lease)
 }
 
-// liveRows returns the rows that are held or still in the delay after their lease, by the clocks of the nodes that report them.
+// liveRows returns the rows whose lease, or whose delay after the lease, has not ended by the clock of the node that reports the row.
 func liveRows(votes []vote) []rules.NodeRow {
 	var rows []rules.NodeRow
 	for _, v := range votes {

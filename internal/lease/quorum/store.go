@@ -28,10 +28,10 @@ type Config struct {
 	Work      *lease.Background
 	Observed  *lease.ObservedCache        // the tokens that this store has proposed
 	HeldToken func(id string) lease.Token // returns the token of the client's lease with this id; 0 if it holds none
-	Contended func(lock, holder string)   // reports that a waiting caller's lock has another holder
+	Contended func(lock, holder string)   // reports that another client holds a lock for which a caller waits
 }
 
-// A Store executes the requests to a lock on several independent masters, and merges their replies.
+// A Store keeps locks on several independent masters: it sends each request to the masters, and merges their replies. It implements [lease.Store].
 type Store struct {
 	cfg     Config
 	scripts redis.NodeScripts
@@ -76,7 +76,7 @@ func (q *Store) Close() error {
 	return nil
 }
 
-// RoundTrips returns the number of round trips of a claim, which has two phases.
+// RoundTrips returns 2, because a claim has two phases with a round trip each.
 func (q *Store) RoundTrips() int { return 2 }
 
 // New returns the store and starts its rejoiner, which lets nodes that have lost their data vote again. The rejoiner ends with cfg.Work.
@@ -108,7 +108,7 @@ func Check(nodes []redis.Client) error {
 	return nil
 }
 
-// Inspect reads the registers of locks, and settles ticks if a request asks for it.
+// Inspect reads the registers of locks. If a request asks for it, Inspect also settles ticks.
 func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lease.State {
 	states := make([]lease.State, len(locks))
 	changes, tasks := make([]*change, len(locks)), make([]task, len(locks))
@@ -149,7 +149,7 @@ func (q *Store) stateOf(g *rules.Register, v rules.View, before, floor int64) le
 	for _, row := range v.Rows {
 		run, known := g.Runs[row.ID]
 		if !known && (row.State != "" || row.Votes+v.Unheard < q.majority) {
-			continue // the row belongs to an unfinished or abandoned claim, or to a run that has ended
+			continue // the row is from an unfinished or abandoned claim, or from a run that has ended
 		}
 		if !known {
 			run = rules.Run{Attempt: 1}
@@ -187,7 +187,7 @@ func (q *Store) DeleteOrphans(ctx context.Context, lock string, ids []string) er
 	return t.failed
 }
 
-// Renew asks all nodes to renew a batch of leases. A result counts if a majority agrees.
+// Renew asks all nodes to renew a batch of leases. A lease is renewed if a majority renews it.
 func (q *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewed {
 	calls := make([]nodeCall, len(batch))
 	for i, l := range batch {
@@ -225,8 +225,8 @@ func (q *Store) mergeRenewed(votes []vote, r lease.Renewal, sent time.Duration) 
 	return lease.Renewed{Err: q.errorOf(votes)}
 }
 
-// RenewAfter returns a third of the time left, so that two renewals may fail. It returns at most [QuietBefore], so that masters that lost their data
-// receive a renewal before a new quorum can begin.
+// RenewAfter returns a third of the time left, so that two renewals may fail before the lease ends. It returns at most [QuietBefore], so that masters
+// that lost their data receive a renewal before a new quorum can begin.
 func (q *Store) RenewAfter(left time.Duration) time.Duration { return min(left/3, QuietBefore) }
 
 // RecordAttempt writes the proposed attempt of a run to the register. It does nothing if the request is not [lease.Request.Accounted], because such a
@@ -260,9 +260,9 @@ func (q *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed 
 	return err
 }
 
-// Stop writes the stop requests to the registers, and then marks the holders' rows on all nodes that answer. A holder gets the mark with the reply to
-// its next renewal; one marked node is enough. The register must be written first. Otherwise, if the holder received the request and died before the
-// register was written, its orphan would lack the stop reason.
+// Stop writes the stop requests to the registers, and then marks the holders' rows on all nodes that answer. A holder gets the stop request with the
+// reply to its next renewal, even if only one node has the mark. Stop writes the register first. Otherwise the holder could receive the request and
+// die before the register is written, and its orphan would lack the stop reason.
 func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.StopAnswer {
 	ctx, cancel := context.WithTimeout(ctx, 2*q.cfg.Timeout)
 	defer cancel()
@@ -321,7 +321,7 @@ func (q *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []leas
 			is := was.Next(r, v.Now)
 			g.Paused = is.Text()
 			answers[i].Now, answers[i].After = lease.FromMicros(v.Now), is.Pause()
-			if !edited { // a repeated call may read what the first call wrote
+			if !edited { // a repeated call may read the pause that the first call wrote
 				answers[i].Before, edited = was.Pause(), true
 			}
 		}

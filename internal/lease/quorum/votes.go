@@ -20,9 +20,9 @@ type vote struct {
 	now   int64 // the node's clock
 	floor int64
 	redis.Values
-	err    error // the call failed; it may have been executed
+	err    error // the error of the call, which the node may still have executed
 	silent bool  // no answer has come yet
-	absent bool  // silent, and no longer awaited
+	absent bool  // silent, and the poll no longer waits for the node
 	asked  bool
 }
 
@@ -65,7 +65,7 @@ func countWords(votes []vote, word ...string) int {
 	return count(votes, func(v vote) bool { return v.hasAnswered() && slices.Contains(word, v.word) })
 }
 
-// isRefused reports whether a node has failed or refused one of its calls.
+// isRefused reports whether a node has failed or refused any of its calls.
 func isRefused(votes []vote) bool {
 	return slices.ContainsFunc(votes, func(v vote) bool {
 		return v.err != nil || !slices.Contains([]string{"yes", "accepted", "renewed", "released"}, v.word)
@@ -122,17 +122,17 @@ func floorOf(votes []vote) (floor int64) {
 	return floor
 }
 
-// silentNodes returns the number of nodes whose answer is still awaited.
+// silentNodes returns the number of nodes for whose answer the poll still waits.
 func silentNodes(votes []vote) int {
 	return count(votes, func(v vote) bool { return v.silent && !v.absent })
 }
 
-// masters has the nodes of a quorum.
+// masters are the nodes of a quorum.
 type masters struct {
 	env      *env
 	nodes    []*node
 	majority int
-	workers  *workers // run the round trips
+	workers  *workers // runs the round trips
 }
 
 func newMasters(e *env, clients []redis.Client) *masters {
@@ -143,10 +143,10 @@ func newMasters(e *env, clients []redis.Client) *masters {
 	return q
 }
 
-// nodeOrder returns the order in which the nodes are asked: first the nodes that are trusted to answer, then the others, each group as configured.
-// healthy is the number of trusted nodes. unseen reports whether a trusted node has not answered for long. Clients with the same configuration ask
-// the same node first, so that concurrent claims conflict on that node. The order is the same for all locks, so that the last nodes are rarely
-// needed: a node that is asked only now and then answers slowly.
+// nodeOrder returns the order in which the nodes are asked: first the nodes that are trusted to answer, then the others, each group in the order of
+// the configuration. healthy is the number of trusted nodes. unseen reports whether a trusted node has not answered for long. Clients with the same
+// configuration ask the same node first, so that concurrent claims conflict on that node. The order is the same for all locks, so that usually the
+// same majority gets all calls: a node that is called only now and then answers slowly.
 func (q *masters) nodeOrder() (order []int, healthy int, unseen bool) {
 	order = make([]int, 0, len(q.nodes))
 	var last []int
@@ -162,8 +162,8 @@ func (q *masters) nodeOrder() (order []int, healthy int, unseen bool) {
 	return append(order, last...), len(order), unseen
 }
 
-// Estimate returns a lower bound of the median of all nodes' clocks at a local instant. It is the median itself once all clocks are known. known is
-// false until the clocks of a majority are known.
+// Estimate returns a lower bound of the median of all nodes' clocks at a local instant. Once all clocks are known, this bound is the median itself.
+// known is false until the clocks of a majority are known.
 func (q *masters) Estimate(local time.Duration) (micros int64, known bool) {
 	micros, _, known = q.clockBounds(local)
 	return micros, known
@@ -182,7 +182,7 @@ func (q *masters) Margin(local time.Duration) (most time.Duration) {
 }
 
 // clockBounds returns a lower and an upper bound for the median of all nodes' clocks, whatever the unknown clocks show. The median of the known
-// clocks alone could be wrong: if three of five clocks are known, two of these may be wrong.
+// clocks alone could be wrong: if only three of five clocks are known, two of these three may be wrong.
 func (q *masters) clockBounds(local time.Duration) (low, high int64, known bool) {
 	all := make([]int64, 0, len(q.nodes))
 	for _, n := range q.nodes {
@@ -197,7 +197,7 @@ func (q *masters) clockBounds(local time.Duration) (low, high int64, known bool)
 	return all[len(all)-q.majority], all[q.majority-1], true
 }
 
-// refuseForGood reports whether so many nodes refuse the request with [lease.ErrRefused] that no majority is left.
+// refuseForGood reports whether so many nodes refuse the request with [lease.ErrRefused] that no majority is left for it.
 func (q *masters) refuseForGood(votes []vote) bool {
 	return count(votes, func(v vote) bool { return errors.Is(v.err, lease.ErrRefused) }) > len(q.nodes)-q.majority
 }

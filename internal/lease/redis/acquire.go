@@ -11,18 +11,18 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// An answer is the result of a request and, if the request waits, its place in the queue.
+// An answer is the result of a request, and the place in the queue if the request waits.
 type answer struct {
 	lease.Result
 	line inLine
 	late bool // the request reached Redis too late, so Redis did not execute it
 }
 
-// mostTries is the number of tries for a request that Redis refuses as late because its clock was stepped. The reply to the first try has the new
-// time.
+// mostTries is the maximum number of tries for a request that Redis refuses as late because its clock was stepped. The reply to a late try has the
+// new time, so that the next try can succeed.
 const mostTries = 3
 
-// Acquire asks for all slots in one round trip. Requests that reached Redis too late are repeated in further round trips.
+// Acquire sends all requests in one round trip. It repeats requests that reached Redis too late.
 func (c *Store) Acquire(ctx context.Context, requests []lease.Request, answer func(place int, r lease.Result)) {
 	var places []int // the original indexes of the repeated requests
 	for try := 1; len(requests) > 0; try++ {
@@ -62,7 +62,7 @@ func (c *Store) acquireRound(ctx context.Context, requests []lease.Request) []an
 		}
 		return answers
 	}
-	if c.cfg.AckedReplicas > 0 { // bound settleOverdue, too, which would retry until the caller's ctx ends
+	if c.cfg.AckedReplicas > 0 { // the timeout also limits settleOverdue, which would otherwise retry until the caller's ctx ends
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout)
 		defer cancel()
@@ -89,8 +89,8 @@ func (c *Store) acquireCall(r *lease.Request) call {
 	return k
 }
 
-// settleOverdue settles overdue ticks, and returns their answers by index. All other replies wait for these answers, so their time of receipt is set
-// again.
+// settleOverdue settles overdue ticks, and returns their answers by index. The caller gets the other replies only after these answers, so
+// settleOverdue sets the time of receipt of all replies again.
 func (c *Store) settleOverdue(ctx context.Context, requests []lease.Request, replies []reply) map[int]answer {
 	var settled map[int]answer
 	for i, r := range replies {
@@ -144,7 +144,7 @@ func (c *Store) answerOf(r lease.Request, got reply) answer {
 	return a
 }
 
-// grantOf returns the grant in a reply. The lease counts from the instant before the request was sent.
+// grantOf returns the grant in a reply. The holder counts the lease from Sent, before the request was sent.
 func (c *Store) grantOf(r lease.Request, got reply) lease.Grant {
 	row := got.grantedRow()
 	g := lease.Grant{Slot: int(row.slot), Token: lease.Token(row.token), Tick: row.tick, Attempt: row.attempt, Expiry: row.expiry, Now: got.now, Known: got.knownState(),
@@ -156,20 +156,20 @@ func (c *Store) grantOf(r lease.Request, got reply) lease.Grant {
 	return g
 }
 
-// mustLast reports whether a verdict counts only once enough replicas have it, so that a failover can't undo it. Losing any other verdict does no
-// harm.
+// mustLast reports whether a verdict counts only after enough Redis replicas have acknowledged it, so that a failover can't undo it. Losing any other
+// verdict does no harm.
 func (c *Store) mustLast(r lease.Request, got reply) bool {
 	switch got.verdict {
 	case "granted":
-		return c.cfg.HeldToken(r.ID) != lease.Token(got.grantedRow().token) // if they are equal, replicas have acknowledged the grant before
+		return c.cfg.HeldToken(r.ID) != lease.Token(got.grantedRow().token) // if this client already holds the lease, replicas have acknowledged the grant before
 	case "settled", "decided":
 		return true
 	}
 	return false
 }
 
-// isOverdue reports whether a tick is past its deadline, and its grant to this request was not acknowledged by replicas, or was already withdrawn for
-// that reason ("dead").
+// isOverdue reports whether a tick is past its deadline without a usable grant to this request: the replicas did not acknowledge the grant, or
+// settleLate has withdrawn it before ("dead").
 func (c *Store) isOverdue(r lease.Request, got reply) bool {
 	late := r.Tick != nil && !r.Tick.Deadline.IsZero() && got.now > lease.ToMicros(r.Tick.Deadline)
 	if got.err != nil || !late || c.cfg.AckedReplicas == 0 {
@@ -178,19 +178,19 @@ func (c *Store) isOverdue(r lease.Request, got reply) bool {
 	return got.verdict == "dead" || got.verdict == "granted" && !got.acked && c.mustLast(r, got)
 }
 
-// settleLate gives an overdue grant back, and sends a request that settles the tick.
+// settleLate gives back the grant of an overdue tick, and sends another request, which settles the tick.
 func (c *Store) settleLate(ctx context.Context, r lease.Request) answer {
 	if _, err := c.Release(ctx, lease.Withdrawal(r)); err != nil {
 		return answer{Result: lease.Failed(fmt.Errorf("give back the late grant of %q: %w", r.Lock, err))}
 	}
 	again := r
-	again.ID, again.Abstain = rand.Text(), true // the withdrawn id can't be granted again
+	again.ID, again.Abstain = rand.Text(), true // the scripts refuse the withdrawn lease id
 	a := c.answerOf(again, c.execCalls(ctx, []call{c.acquireCall(&again)})[0])
-	a.late = false // otherwise the caller would repeat the first request, whose id was withdrawn
+	a.late = false // otherwise the caller would repeat r, whose id was withdrawn
 	return a
 }
 
-// AcquireCompact asks for a slot with the short script for compact locks, if the newest reply showed a compact lock. ok is false if the request needs
+// AcquireCompact requests a slot with the short script for compact locks, if the newest reply showed a compact lock. ok is false if the request needs
 // lua/acquire.lua.
 func (c *Store) AcquireCompact(ctx context.Context, r lease.Request) (result lease.Result, ok bool) {
 	if c.cfg.AckedReplicas > 0 || !isPlain(r) || c.cfg.Work.Ready() != nil {
@@ -216,7 +216,8 @@ func (c *Store) AcquireCompact(ctx context.Context, r lease.Request) (result lea
 	return c.answerOf(r, got).Result, true
 }
 
-// AcquireSet asks once for a slot of each lock. If it returns no grants, refused is the name of the lock that refused, and refusal its result.
+// AcquireSet sends one request for a slot of each lock. If grants is nil, refusal is the result, and refused is the name of the lock that refused, if
+// one did.
 func (c *Store) AcquireSet(ctx context.Context, requests []lease.Request) (grants []lease.Grant, refusal lease.Result, refused string) {
 	if err := c.cfg.Work.Ready(); err != nil {
 		return nil, lease.Failed(fmt.Errorf("lock %q and more: %w", requests[0].Lock, err)), ""
@@ -263,23 +264,23 @@ func (c *Store) grantAll(requests []lease.Request, got reply) ([]lease.Grant, le
 	return grants, lease.Result{Verdict: lease.Granted}
 }
 
-// A compact is the state of a compact lock before and after a plain request. A compact lock is a string instead of a hash: see acquire_compact.lua.
-// The scripts for compact locks only compare and replace strings. This file builds these strings.
+// A compact has the states of a compact lock before and after a simple request. A compact lock is a string instead of a hash: see
+// acquire_compact.lua. The scripts for compact locks only compare and replace strings. This file builds the strings.
 type compact struct {
-	keys           []string // the first is the key of the lock
-	lease, longest int64    // in microseconds: the lease of the request, and the longest lease of the lock after it
+	keys           []string // the first key is the key of the lock
+	lease, longest int64    // in microseconds: the lease of the request, and the longest lease of the lock after the grant
 	token          string   // set once the request is granted
-	held, free     string   // the fields after the token, while the lock is held and after the release
-	life           int64    // the time, in milliseconds, after which Redis expires the lock
+	held, free     string   // the text after the token: while the lock is held, and after the release
+	life           int64    // the time to live of the lock, in milliseconds
 }
 
-// isPlain reports whether a request sets only a new lease id, the length of the lease, and possibly AnyLimit or Channel.
+// isPlain reports whether a request sets nothing but a new lease id, the length of the lease, and possibly AnyLimit and Channel.
 func isPlain(r lease.Request) bool {
 	return r.FirstTry && r.Slots == 1 && r.Tick == nil && r.Trigger == "" && r.Memo == "" && r.Adopt == "" && !r.Permanent && !r.Abstain && r.Delay == 0
 }
 
-// newCompact returns the state of a lock before and after a request. longest is the longest lease so far, and was is the current text after the
-// token.
+// newCompact returns the states of a lock after the grant of a request. longest is the longest lease so far, and was is the text after the token
+// before the grant.
 func newCompact(r lease.Request, longest int64, owner string, idle time.Duration) (f *compact, was string) {
 	f = &compact{lease: r.Lease.Microseconds()}
 	f.longest = max(longest, f.lease)
@@ -288,7 +289,7 @@ func newCompact(r lease.Request, longest int64, owner string, idle time.Duration
 		f.free = freeFor(f.longest)
 	}
 	f.held = " " + strconv.FormatInt(f.lease, 10) + f.free[len(" 0"):] + " " + r.ID + "\n" + owner
-	f.life = (max(idle.Microseconds(), 2*f.longest) + f.lease) / 1000 // a release does not change the expiry
+	f.life = (max(idle.Microseconds(), 2*f.longest) + f.lease) / 1000 // long enough for the free lock, because a release does not change the time to live
 	return f, was
 }
 
@@ -308,7 +309,7 @@ func (c *sender) compactRelease(r *lease.Request, form *compact) call {
 		withScript(c.scripts.ReleaseCompact, form.keys[:1], form.token+form.held, form.token+form.free)
 }
 
-// notCompact is the verdict if the lock is not compact, so that the request needs the full scripts.
+// notCompact is the verdict for a lock that is not compact. The request then needs the full scripts.
 const notCompact = "not compact"
 
 // readCompactGrant decodes the reply of lua/acquire_compact.lua: Redis's time, and 1 if the request is granted.

@@ -9,19 +9,19 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// parameters describes the arguments of a script, in the order and with the names of the script's header. T is the request from which the arguments
-// are taken.
+// parameters describes the arguments of a script, with the order and the names in the script's header. T is the type of the request that has the
+// arguments.
 type parameters[T any] []parameter[T]
 
-// A parameter describes one argument. If value is nil, the argument is not in the request, and the caller of encode gives it. Trailing arguments that
-// are not needed are omitted in groups. needed is set on the first parameter of a group, and reports whether a request needs the group.
+// A parameter describes one argument. value returns the argument from a request. If value is nil, the caller of encode passes the argument. Trailing
+// arguments are omitted in groups. needed is set on the first parameter of a group, and reports whether a request needs the group.
 type parameter[T any] struct {
 	name   string
 	value  func(T) any
 	needed func(T) bool
 }
 
-// encode returns the script's ARGV. given has the arguments that are not in the request, in their order.
+// encode returns the script's ARGV. given has the arguments of the parameters without a value, in the order of the parameters.
 func (p parameters[T]) encode(request T, given ...any) []any {
 	n := len(p)
 	for i := n - 1; i >= 0; i-- {
@@ -59,17 +59,17 @@ func flag(b bool) string {
 	return "0"
 }
 
-// notAfterArg is the index of the argument with the instant, by Redis's clock, after which the script refuses to run. The argument is set when the
-// call is sent.
+// notAfterArg is the index of the argument with the instant of Redis's clock after which the script refuses to run. The argument is set when the call
+// is sent.
 const notAfterArg = 1
 
-// syncArg is the index of the argument that announces a WAIT after the script. With a WAIT, its value is syncOn.
+// syncArg is the index of the argument that is syncOn if WAIT follows the script.
 const (
 	syncArg = 7
 	syncOn  = "1"
 )
 
-// commonParams are the first arguments of every script for a lock: see state.lua.
+// commonParams describes the first arguments of every script for a lock: see state.lua.
 var commonParams = parameters[*lease.Observed]{
 	{name: "id"},
 	{name: "not_after", value: func(*lease.Observed) any { return 0 }},
@@ -86,7 +86,7 @@ func keepsState(r *lease.Request) bool {
 	return r.Tick != nil && (r.Tick.KeepFirst || r.Tick.KeepOutcome)
 }
 
-// ofTick returns a function that returns a value of the tick. If there is no tick, the function returns none.
+// ofTick returns a function that returns a value of the tick of a request, or none if the request has no tick.
 func ofTick(value func(t *lease.Tick) any, none any) func(r *lease.Request) any {
 	return func(r *lease.Request) any {
 		if r.Tick == nil {
@@ -142,8 +142,8 @@ func numberOrNothing(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// ofTicks returns a function that returns a value of the request for the lease. A plain release and a handover do not need it: the function then
-// returns none.
+// ofTicks returns a function that returns a value of the request for the lease, or none for a plain release and a handover, which do not need the
+// value.
 func ofTicks(value func(r *lease.Request) any, none any) func(r *lease.ReleaseRequest) any {
 	return func(r *lease.ReleaseRequest) any {
 		if r.Mode == lease.ReleaseHandOver || r.Mode == lease.ReleaseEnd && r.Outcome == "" {
@@ -222,14 +222,13 @@ var fenceParams = parameters[lease.Token]{
 	{name: "token", value: func(t lease.Token) any { return int64(t) }},
 }
 
-// The names of the arguments of the scripts for compact locks, which [sender.compactGrant] and [sender.compactRelease] encode.
+// The names of the arguments of the scripts for compact locks. [sender.compactGrant] and [sender.compactRelease] encode the arguments.
 var (
 	acquireCompactNames = []string{"not_after", "floor", "free", "held", "life"}
 	releaseCompactNames = []string{"held", "free"}
 )
 
-// digits pads a token or an instant to 16 digits, because the scripts for compact locks compare numbers as strings. It returns a number with 16
-// digits unchanged.
+// digits pads a token or an instant to 16 digits, because the scripts for compact locks compare numbers as strings.
 func digits(micros int64) any {
 	if micros >= 1e15 {
 		return micros

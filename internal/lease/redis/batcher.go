@@ -11,33 +11,32 @@ import (
 )
 
 // A batcher lets single calls share round trips (group commit). Calls that arrive during a round trip share the next one. No call waits for later
-// calls. One caller, the leader, sends the calls of its group. Afterwards a waiting caller becomes the next leader.
+// calls. One caller, the leader, sends the calls of its group. After that, a waiting caller becomes the next leader.
 type batcher struct {
 	mu      sync.Mutex
 	waiting []*waitingCall
-	under   int // the number of leaders, whose round trip is under way or will begin
+	under   int // the number of leaders, including leaders that have not begun their round trip
 	away    int // the number of calls in round trips that are under way
 }
 
 // maxInFlight is the maximum number of concurrent round trips. With two, this process handles the replies of one round trip while Redis executes the
-// other. A second round trip begins only if at least crowd calls wait. Each round trip takes about half of all calls, so that both stay equally
-// large.
+// other. A second round trip begins only if at least crowd calls wait. Each takes about half of all calls, so that both have about the same size.
 const maxInFlight, crowd = 2, 8
 
-// isWorth reports whether the waiting calls justify one more round trip. The caller holds mu.
+// isWorth reports whether enough calls wait for one more round trip. The caller holds mu.
 func (v *batcher) isWorth() bool {
 	n := len(v.waiting)
 	return n > 0 && (v.under == 0 || v.under < maxInFlight && n >= crowd)
 }
 
-// A waitingCall is one call, with the channel on which its caller receives its turn.
+// A waitingCall is a call that waits for a round trip. Its caller receives from turns.
 type waitingCall struct {
 	call  call
 	reply reply
 	turns chan turn // capacity 1
 }
 
-// A turn is what a waiting caller has to do next.
+// A turn is an instruction to a waiting caller.
 type turn int
 
 const (
@@ -45,8 +44,8 @@ const (
 	done              // read the reply
 )
 
-// joinTimeoutPart divides the timeout of a round trip. A caller that has waited for this part of the timeout leads another round trip, so that a
-// connection that hangs does not delay it.
+// joinTimeoutPart divides the timeout of a round trip. A caller that has waited for this part of the timeout leads another round trip, because the
+// connection of the current one may hang.
 const joinTimeoutPart = 4
 
 func (v *batcher) callsBack(n int) {
@@ -55,7 +54,7 @@ func (v *batcher) callsBack(n int) {
 	v.away -= n
 }
 
-// goFirst returns true if no other call is under way or waiting. The caller then sends its call at once, in its own goroutine, and calls endTrip.
+// goFirst returns true if no other call is under way or waiting. The caller then sends its call in its own goroutine, and calls endTrip.
 func (v *batcher) goFirst() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -66,7 +65,7 @@ func (v *batcher) goFirst() bool {
 	return true
 }
 
-// joinWaiting adds a waiting call. If the waiting calls justify a round trip, the caller that has waited longest leads it.
+// joinWaiting adds a waiting call. If enough calls wait for another round trip, the caller that has waited longest leads it.
 func (v *batcher) joinWaiting(t *waitingCall) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -85,7 +84,7 @@ func (v *batcher) appointLeader(t *waitingCall) {
 	}
 }
 
-// takeGroup removes and returns the calls of the next round trip. If one of their callers was appointed leader, it is dismissed.
+// takeGroup removes and returns the calls of the next round trip. It dismisses the callers among them that were appointed leaders.
 func (v *batcher) takeGroup() []*waitingCall {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -99,11 +98,11 @@ func (v *batcher) takeGroup() []*waitingCall {
 	return group
 }
 
-// dismissLeader takes the turn to lead from a waiting caller. It returns false if the waiting caller has no such turn, or has begun to lead. The
+// dismissLeader takes the turn to lead back from a waiting caller. It returns false if the caller does not have the turn, or has begun to lead. The
 // caller of dismissLeader holds mu.
 func (v *batcher) dismissLeader(t *waitingCall) bool {
 	select {
-	case <-t.turns: // a waiting caller can only have the turn to lead
+	case <-t.turns: // a call that still waits has no reply, so its turn can only be leads
 		v.under--
 		return true
 	default:
@@ -111,7 +110,7 @@ func (v *batcher) dismissLeader(t *waitingCall) bool {
 	}
 }
 
-// endTrip ends a round trip. If the waiting calls justify another one, the caller that has waited longest leads it.
+// endTrip ends a round trip. If enough calls wait for another round trip, the caller that has waited longest leads it.
 func (v *batcher) endTrip() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -121,7 +120,7 @@ func (v *batcher) endTrip() {
 	}
 }
 
-// leadNow makes a caller that still waits the leader of one more round trip.
+// leadNow makes a caller the leader of one more round trip, if its call still waits.
 func (v *batcher) leadNow(t *waitingCall) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -130,7 +129,7 @@ func (v *batcher) leadNow(t *waitingCall) {
 	}
 }
 
-// leaveWaiting removes a waiting call, unless the call was already taken by a leader.
+// leaveWaiting removes a waiting call, unless a leader has taken the call.
 func (v *batcher) leaveWaiting(t *waitingCall) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -144,7 +143,7 @@ func (v *batcher) leaveWaiting(t *waitingCall) {
 	}
 }
 
-// batcherOf returns the batcher for a call. Calls that replicas must acknowledge have a batcher of their own, so that they do not delay other calls.
+// batcherOf returns the batcher for a call. Calls that replicas must acknowledge have their own batcher, so that they do not delay other calls.
 func (c *sender) batcherOf(k call) *batcher {
 	if k.sync {
 		return &c.acknowledged
@@ -152,8 +151,8 @@ func (c *sender) batcherOf(k call) *batcher {
 	return &c.batcher
 }
 
-// execShared executes a call in a round trip that may be shared with the calls of other callers. A call that is sent at once waits for its timeout
-// even if ctx is canceled.
+// execShared executes a call in a round trip that other callers may share. If the call is sent at once, execShared waits for the reply or the
+// timeout, even if ctx is canceled.
 func (c *sender) execShared(ctx context.Context, k call) reply {
 	v := c.batcherOf(k)
 	if v.goFirst() {
@@ -174,7 +173,7 @@ func (c *sender) execShared(ctx context.Context, k call) reply {
 			if s == done {
 				return t.reply
 			}
-			travel := func() { c.leadTrip(context.WithoutCancel(ctx), v) } // the calls of other callers must not end with ctx
+			travel := func() { c.leadTrip(context.WithoutCancel(ctx), v) } // the end of ctx must not end the calls of other callers
 			if !c.cfg.Work.Go(travel) {
 				travel()
 			}
@@ -193,7 +192,7 @@ func (c *sender) execShared(ctx context.Context, k call) reply {
 	}
 }
 
-// leadTrip makes one round trip for a group of waiting calls, and appoints the leader of the next.
+// leadTrip makes one round trip for a group of waiting calls, and appoints the next leader.
 func (c *sender) leadTrip(ctx context.Context, v *batcher) {
 	group := v.takeGroup()
 	if len(group) > 0 {

@@ -15,24 +15,24 @@ import (
 type call struct {
 	script *Script
 	lock   string
-	keys   []string // the first key selects the server, which has all keys
+	keys   []string // the first key selects the server; the same server has the other keys
 	id     string
 	args   []any                         // the script's ARGV, without the instant at [notAfterArg]
-	words  []any                         // the encoded command, which ends with args; nil if it was not encoded yet
-	idle   int64                         // in microseconds, 0 for permanent locks
-	sync   bool                          // its reply counts only once enough replicas have the write
-	heavy  bool                          // it may block Redis for long
-	asked  time.Duration                 // a very recent local time, if the code that made the call has read the clock; otherwise 0
-	read   func(k call, raw []any) reply // decodes the reply of a script for many requests: the shared values, and one value for this call
+	words  []any                         // the encoded command, whose last words are args; nil if not encoded yet
+	idle   int64                         // the time after which Redis deletes the unused lock, in microseconds; 0 for a permanent lock
+	sync   bool                          // the reply counts only if enough Redis replicas acknowledge the write
+	heavy  bool                          // the script may block Redis for long, so the call is sent without others
+	asked  time.Duration                 // the local time just before the call was made; 0 if the clock was not read
+	read   func(k call, raw []any) reply // for a script with Many: decodes the shared values of the reply and the value for this call
 	form   *compact                      // the state of a compact lock before and after the call; nil for other scripts
-	parts  []call                        // for a set of locks: the calls for its locks; only script, lock, keys, id and sync of the set are used then
-	undo   []call                        // for a set of locks: the calls that undo parts
+	parts  []call                        // for a set of locks: a call for each lock; the set itself uses only script, lock, keys, id and sync
+	undo   []call                        // for a set of locks: the calls that release the locks after a refusal
 }
 
-// awaitAcks makes the reply count only once enough replicas have the write.
+// awaitAcks makes the reply count only if enough Redis replicas acknowledge the write.
 func (k *call) awaitAcks() { k.sync, k.args[syncArg] = true, syncOn }
 
-// appendArgs appends the script's ARGV to the words of a command. The script refuses to run after the instant until.
+// appendArgs appends the script's ARGV to the words of a command. The script refuses to run after the instant until of Redis's clock.
 func (k call) appendArgs(words []any, until int64) []any {
 	if len(k.parts) > 0 {
 		words = append(words, k.id, until, len(k.parts), len(k.parts[0].args))
@@ -56,18 +56,17 @@ func (k call) setNotAfter(args []any, until int64) {
 	}
 }
 
-// A batchCall is one command for a Redis server. It has one call, or several calls of the same script: see batch.lua.
+// A batchCall is one command for a Redis server, with one call, or with several calls of the same script: see batch.lua.
 type batchCall struct {
 	routedCalls []routedCall
 	load        bool // the command includes the script's text
 	cmd         *redis.Cmd
 }
 
-// mostTogether bounds the calls in a batchCall, because a running script blocks Redis: this many calls take about a millisecond. A heavy call is sent
-// by itself.
+// mostTogether is the maximum number of calls in a batchCall. A running script blocks Redis, and this many calls take about a millisecond.
 const mostTogether = 50
 
-// packCalls combines calls of the same script into batch calls. It does so only if a single server has all keys.
+// packCalls combines calls of the same script into batch calls, if a single server has all keys.
 func (c *sender) packCalls(b *batch, calls []call) []*batchCall {
 	var batchCalls []*batchCall
 	open := map[string]*batchCall{} // by script: the batch call to which more calls may be added
@@ -114,7 +113,7 @@ func (p *batchCall) enqueueIn(ctx context.Context, pipe redis.Pipeliner, calls [
 	_ = pipe.Process(ctx, p.asCommand(ctx, calls, until)) // this only queues the command
 }
 
-// asCommand encodes the batch call as one command. Redis refuses to execute it after the instant until of its clock.
+// asCommand encodes the batch call as one command. The script refuses to run after the instant until of Redis's clock.
 func (p *batchCall) asCommand(ctx context.Context, calls []call, until int64) redis.Cmder {
 	s := p.scriptOf(calls)
 	first, n := calls[p.routedCalls[0].call], len(p.routedCalls)
@@ -137,7 +136,7 @@ func (p *batchCall) asCommand(ctx context.Context, calls []call, until int64) re
 	return Once{Cmd: p.cmd}
 }
 
-// withScript sets the script of a call, and encodes the command in advance, because most calls are sent only once and by themselves.
+// withScript sets the script of a call. It encodes the command in advance, because most calls are sent only once and without other calls.
 func (k call) withScript(s *Script, keys []string, args ...any) call {
 	k.script, k.keys = s, keys
 	words := k.appendKeys(s.Called(false, len(keys), len(args)))
@@ -146,7 +145,7 @@ func (k call) withScript(s *Script, keys []string, args ...any) call {
 	return k
 }
 
-// asCommand encodes the call as one command. Redis refuses to execute it after the instant until of its clock.
+// asCommand encodes the call as one command. The script refuses to run after the instant until of Redis's clock.
 func (k call) asCommand(ctx context.Context, load bool, until int64) *redis.Cmd {
 	if k.words != nil && !load {
 		k.setNotAfter(k.args, until)
@@ -163,7 +162,7 @@ func (k call) appendKeys(words []any) []any {
 	return words
 }
 
-// appendAll appends the arguments of the first call and, for each other call, the arguments that differ from the first call.
+// appendAll appends the arguments of the first call. For each other call it appends only the arguments that differ from the first: see batch.lua.
 func (p *batchCall) appendAll(words []any, calls []call, until int64) []any {
 	words = append(words, len(p.routedCalls), 0)
 	head := len(words)
@@ -201,7 +200,7 @@ func (p *batchCall) replyAt(n int, m *Many) ([]any, error) {
 	return one, nil
 }
 
-// replyTo returns the part of a reply that belongs to one request, for a script that serves many requests.
+// replyTo returns the common values and the value of one request, from the reply of a script that serves many requests.
 func replyTo(m *Many, n, requests int, raw []any, err error) ([]any, error) {
 	if err != nil {
 		return nil, err
@@ -215,7 +214,7 @@ func replyTo(m *Many, n, requests int, raw []any, err error) ([]any, error) {
 	return append(raw[:m.Common:m.Common], raw[m.Common+n]), nil
 }
 
-// A serverError is Redis's error for one of several requests.
+// A serverError is Redis's error for one request of a batch.
 type serverError string
 
 func (e serverError) Error() string { return string(e) }

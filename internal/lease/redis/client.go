@@ -15,7 +15,7 @@ import (
 // A Client is a client of a Redis server, of a master behind Sentinels, or of a Cluster.
 type Client = redis.UniversalClient
 
-// ObeysContext reports whether a client returns from a call when the context ends. Otherwise a call on a hung socket could last longer than a lease.
+// ObeysContext reports whether the calls of a client return when their context ends. Otherwise a call on a hung socket could outlast a lease.
 func ObeysContext(c Client) bool {
 	switch c := c.(type) {
 	case *redis.Client:
@@ -26,7 +26,7 @@ func ObeysContext(c Client) bool {
 	return true
 }
 
-// Values has values of a reply. A missing value is zero.
+// Values is a list of values in a reply. The methods return zero for a missing value.
 type Values []any
 
 // Number returns the value at an index as a number.
@@ -59,14 +59,14 @@ func Shield(err *error) {
 	}
 }
 
-// Exec executes the queued commands. Each command has its own error. After a panic of go-redis, some commands have no reply and no error.
+// Exec executes the queued commands. Each command has its own error, or none if go-redis panics: then only err is set.
 func Exec(ctx context.Context, pipe redis.Pipeliner) (err error) {
 	defer Shield(&err)
 	_, err = pipe.Exec(ctx)
 	return err //nolint:wrapcheck // the error of the commands is complete
 }
 
-// Process executes one command. It also returns the error of the command.
+// Process executes one command, and returns the error of the command or of go-redis.
 func Process(ctx context.Context, client interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }, cmd redis.Cmder) (err error) {
@@ -74,14 +74,14 @@ func Process(ctx context.Context, client interface {
 	return client.Process(ctx, cmd) //nolint:wrapcheck // the error of the command is complete
 }
 
-// Once is a command that go-redis does not retry, regardless of its options. A retry would hide that the outcome of the first request is unknown, and
-// that Redis may still execute it later.
+// Once is a command that go-redis does not retry, whatever its options. After a retry, the caller would not know that Redis may still execute the
+// first request later.
 type Once struct{ *redis.Cmd }
 
 // NoRetry keeps go-redis from retrying the command.
 func (Once) NoRetry() bool { return true }
 
-// Unknown wraps an error as [lease.ErrUnknown]. If a repeated request would get the same error reply, the result is also [lease.ErrRefused].
+// Unknown wraps an error as [lease.ErrUnknown], and also as [lease.ErrRefused] if a repeated request would get the same error.
 func Unknown(err error) error {
 	if err == nil || errors.Is(err, lease.ErrUnknown) {
 		return err
@@ -96,7 +96,7 @@ func Unknown(err error) error {
 	return fmt.Errorf("%w: %w", lease.ErrUnknown, err)
 }
 
-// IsReply reports whether an error is an error reply of Redis, not a network error.
+// IsReply reports whether an error is an error reply of Redis. Network errors are not.
 func IsReply(err error) bool { return redis.HasErrorPrefix(err, "") }
 
 // isLoginError reports whether Redis has refused the user or the password. The error may be wrapped.
@@ -104,7 +104,7 @@ func isLoginError(err error) bool {
 	return redis.HasErrorPrefix(err, "WRONGPASS") || redis.HasErrorPrefix(err, "NOAUTH")
 }
 
-// damage matches the description of damaged data in a script's error. Redis adds other text before and after it.
+// damage matches the description of damaged data in a script's error. Redis adds other text before and after the description.
 var damage = regexp.MustCompile(`CORRUPT (.*?)(?:\s+script: [0-9a-f]{40}.*)?$`)
 
 // damagedReply returns an error with [lease.ErrCorrupt] if a script has found damaged data, and nil for any other error.
@@ -115,11 +115,11 @@ func damagedReply(err error) error {
 	return nil
 }
 
-// A damaged is an error reply about damaged data.
+// A damaged is the error for a script that has found damaged data, with the reply of Redis.
 type damaged struct {
 	error
 	reply error
 }
 
-// Unwrap returns both errors.
+// Unwrap returns the error and the reply.
 func (d damaged) Unwrap() []error { return []error{d.error, d.reply} }

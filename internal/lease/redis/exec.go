@@ -9,23 +9,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A routedCall is a call with the state of its routing to the server that has its lock.
+// A routedCall is a call and the route to the server that has its lock.
 type routedCall struct {
 	call    int    // the index among the calls
-	to      string // the address to which a Cluster node redirected the call; "" if the key selects the node
-	ask     bool   // the redirection was ASK: send ASKING first, because the slot is still migrating to that node
-	load    bool   // the server has not loaded the script, so the command may need the script's text
+	to      string // the address to which a Cluster node redirected the call; "" without a redirection
+	ask     bool   // the redirection was ASK: the call needs ASKING first, because the slot is still migrating to the new node
+	load    bool   // the server has not loaded the script, so the command may need the text of the script
 	retried bool   // a read-only server has refused the call once
-	alone   bool   // send it by itself: the server refused a batch call, perhaps because of another call's keys
+	alone   bool   // the call is sent without others: the server refused a batch call, perhaps because of the keys of another call
 }
 
-// maxRounds bounds how often a call is sent. It may be redirected to another node and repeated with the text of its script, and both again if SCRIPT
-// FLUSH or another migration of the slot intervenes.
+// maxRounds is the maximum number of times that a call is sent. A node may redirect the call, and the next node may need the text of the script. Both
+// may happen again after SCRIPT FLUSH or another migration of the slot.
 const maxRounds = 8
 
 // execCalls sends calls in one pipeline per server, and returns a reply for each call. Each reply has its own error. A single call shares a round
-// trip with the calls of other callers, with two exceptions. In a Cluster, calls to a healthy node would wait for a node that hangs. While the client
-// closes, Close would wait for the timeouts of other calls.
+// trip with the calls of other callers, except in a Cluster and while the client closes. In a Cluster, it would also have to wait for a node that
+// hangs. While the client closes, Close would have to wait for other calls.
 func (c *sender) execCalls(ctx context.Context, calls []call) []reply {
 	if len(calls) == 1 {
 		return []reply{c.execOne(ctx, calls[0])}
@@ -45,11 +45,11 @@ func (c *sender) execOne(ctx context.Context, k call) reply {
 	return c.sendCalls(ctx, []call{k})[0]
 }
 
-// execAlone sends one call to the only server, without the overhead of routing.
+// execAlone sends one call to the only server, without the cost of routing.
 func (c *sender) execAlone(ctx context.Context, k call) reply {
 	ctx, cancel := c.deadlines.boundContext(ctx, c.cfg.Timeout)
 	defer cancel()
-	if k.sync { // WAIT has to follow the script in a pipeline, which sendCalls makes
+	if k.sync { // WAIT must follow the script in the same pipeline: only sendCalls does this
 		return c.sendCalls(ctx, []call{k})[0]
 	}
 	s := server{redis: c.servers.single, clock: c.servers.only}
@@ -67,7 +67,7 @@ func (c *sender) execAlone(ctx context.Context, k call) reply {
 			continue
 		}
 		received := sent
-		if m := k.script.Many; m == nil || m.Common > 0 { // without Redis's time in the reply, the time of receipt is not needed
+		if m := k.script.Many; m == nil || m.Common > 0 { // the time of receipt is only needed for a reply with Redis's time
 			received = c.cfg.Clock()
 		}
 		r := readOne(k, s.clock, raw, err, sent, received)
@@ -94,7 +94,7 @@ func (c *sender) sendCommand(ctx context.Context, k call, load bool, until int64
 	return cmd.Slice()
 }
 
-// sendCalls is execCalls without shared round trips. It is for many calls, and for renewals, which must not wait for other calls.
+// sendCalls is execCalls without sharing round trips with other callers. It is for many calls, and for renewals, which must not wait for other calls.
 func (c *sender) sendCalls(ctx context.Context, calls []call) []reply {
 	replies := make([]reply, len(calls))
 	todo := make([]routedCall, len(calls))
@@ -115,7 +115,7 @@ func (c *sender) sendCalls(ctx context.Context, calls []call) []reply {
 	return replies
 }
 
-// setReceived sets the time at which the callers get the replies: all callers get them together, after the last reply has arrived.
+// setReceived sets the time of receipt of replies. All callers get their replies at the same time, after the last reply has arrived.
 func setReceived(replies []reply, now time.Duration) {
 	for i := range replies {
 		replies[i].received = now
@@ -123,7 +123,6 @@ func setReceived(replies []reply, now time.Duration) {
 	}
 }
 
-// A batch has the calls of one round trip to one server.
 type batch struct {
 	server      server
 	routedCalls []routedCall
@@ -162,8 +161,8 @@ func (c *sender) sortByServer(ctx context.Context, calls []call, replies []reply
 	return batches
 }
 
-// roundTrip makes one round trip to one server, and returns the calls that have to be sent again. The fallback from EVALSHA to EVAL in go-redis does
-// not work in pipelines. Instead, if the server has not loaded a script, the first call of that script is sent again with the text.
+// roundTrip makes one round trip to one server, and returns the calls that have to be sent again. go-redis does not fall back from EVALSHA to EVAL in
+// pipelines. Therefore, if the server has not loaded a script, its calls are sent again, the first of them with the text of the script.
 func (c *sender) roundTrip(ctx context.Context, b *batch, calls []call, replies []reply) (again []routedCall) {
 	if err := c.learnTime(ctx, b.server); err != nil {
 		for _, e := range b.routedCalls {
@@ -200,8 +199,8 @@ func (c *sender) roundTrip(ctx context.Context, b *batch, calls []call, replies 
 	return again
 }
 
-// enqueueBatch puts the calls of a batch into a pipeline and returns them as batch calls. Redis refuses to execute them once the timeout of the round
-// trip has passed.
+// enqueueBatch puts the calls of a batch into a pipeline as batch calls, and returns these. Redis refuses to execute them after the timeout of the
+// round trip.
 func (c *sender) enqueueBatch(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) []*batchCall {
 	micros, _ := b.server.clock.At(c.cfg.Clock())
 	batchCalls := c.packCalls(b, calls)
@@ -211,14 +210,14 @@ func (c *sender) enqueueBatch(ctx context.Context, pipe redis.Pipeliner, b *batc
 	return batchCalls
 }
 
-// nextRoute reports whether a call that Redis certainly did not execute can be sent again at once, and returns its next route: another server, or
-// with the script's text. Errors that take time to clear (TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS) go to the caller, which asks again
-// with the same id.
+// nextRoute returns the next route of a call, and whether the call can be sent again at once. This is only possible after an error which proves that
+// Redis did not execute the call. Errors that take time to clear (TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS) go to the caller, which
+// repeats its request with the same id.
 func (e routedCall) nextRoute(err error, from string, inCompany bool) (next routedCall, ok bool) {
 	if err == nil {
 		return e, false
 	}
-	if inCompany && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "CROSSSLOT")) { // Redis checks all keys before it executes the command
+	if inCompany && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "CROSSSLOT")) { // Redis checks the keys of all calls before it executes any of them
 		e.alone = true
 		return e, true
 	}
@@ -234,15 +233,15 @@ func (e routedCall) nextRoute(err error, from string, inCompany bool) (next rout
 		e.load = true
 		return e, true
 	}
-	if redis.IsReadOnlyError(err) && !e.retried { // the server is no longer a master; go-redis has dropped the connection and looks for the new master
+	if redis.IsReadOnlyError(err) && !e.retried { // the server is no longer a master; go-redis drops the connection, and looks for the new master
 		e.retried = true
 		return e, true
 	}
 	return e, false
 }
 
-// awaitReplicas appends WAIT to a pipeline if a call needs the acknowledgement of replicas. WAIT must be on the same connection as the scripts,
-// because it covers only the writes of its own connection.
+// awaitReplicas appends WAIT to a pipeline if a call needs the acknowledgement of replicas. WAIT must be on the connection of the scripts, because it
+// covers only the writes of its own connection.
 func (c *sender) awaitReplicas(ctx context.Context, pipe redis.Pipeliner, b *batch, calls []call) *redis.Cmd {
 	if !slices.ContainsFunc(b.routedCalls, func(e routedCall) bool { return calls[e.call].sync }) {
 		return nil
@@ -254,7 +253,7 @@ func (c *sender) awaitReplicas(ctx context.Context, pipe redis.Pipeliner, b *bat
 	return pipe.Do(ctx, "WAIT", c.cfg.AckedReplicas, patience.Milliseconds())
 }
 
-// isAcked reports whether enough replicas have acknowledged the writes. It returns true if none are required.
+// isAcked reports whether enough replicas have acknowledged the writes. It returns true if no acknowledgement is required.
 func (c *sender) isAcked(acks *redis.Cmd) bool {
 	if c.cfg.AckedReplicas == 0 || acks == nil {
 		return c.cfg.AckedReplicas == 0

@@ -34,8 +34,7 @@ func (c *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 	return states
 }
 
-// inspectOnly repeats the inspections that Redis refused because the user may only read, with a script that does not write. It needs Redis 7 or
-// later.
+// inspectOnly repeats the inspections that Redis refused to a read-only user, with a script that does not write. The script needs Redis 7.
 func (c *Store) inspectOnly(ctx context.Context, locks []lease.InspectRequest, replies []reply) {
 	var calls []call
 	var refused []int
@@ -65,10 +64,10 @@ func (c *Store) DeleteOrphans(ctx context.Context, lock string, ids []string) (e
 	return Unknown(c.cfg.Redis.HDel(ctx, c.keys(lock, "")[2], ids...).Err())
 }
 
-// endedWell is the text in place of the stop reason, in the first line of an orphan, if the work had succeeded: see state.lua.
+// endedWell is the reason in the first line of an orphan whose work has succeeded: see state.lua.
 const endedWell = "\tok"
 
-// The marks after the slot of an orphan: see state.lua.
+// The marks after the slot, in the first line of an orphan: see state.lua.
 const orphanRenewed, orphanAbandoned = "+", "!"
 
 func stateOf(lock string, got reply) lease.State {
@@ -113,7 +112,7 @@ func stateOf(lock string, got reply) lease.State {
 	return s
 }
 
-// openTicks returns the reopened ticks of a ledger "tick prev state how;...".
+// openTicks returns the reopened ticks of a ledger in the format "tick prev state how;...".
 func openTicks(ledger string) []time.Time {
 	var open []time.Time
 	for entry := range strings.SplitSeq(ledger, ";") {
@@ -172,7 +171,7 @@ func readSetReply(server *lease.ServerClock, raw []any, err error, sent, receive
 	return r
 }
 
-// readReply decodes the reply for one lock, and records Redis's time.
+// readReply decodes the reply for one lock, and records the time in the reply for the estimate of Redis's clock.
 func readReply(server *lease.ServerClock, raw []any, err error, sent, received time.Duration) reply {
 	if err != nil {
 		return reply{err: Unknown(err)}

@@ -10,15 +10,15 @@ import (
 // NoSlot means no slot in a [NodeClaim] or a [NodeAccept], and any slot in [NodeRelease].
 const NoSlot = -1
 
-// The promises that a claim can request from a node. The token of a claim is also its ballot, as in Paxos: after the promise, the node accepts no
-// register with a smaller ballot.
+// The promises that a claim can request from a node. The token of a claim is also its ballot, as in Paxos: a node that has promised the ballot
+// accepts no register with a smaller one.
 const (
 	PromiseNothing = ""
 	PromiseRow     = "row" // only if the node votes for the row of the claim
 	PromiseAny     = "any" // without a vote for a row
 )
 
-// A NodeClaim has the arguments of quorum_claim.lua.
+// A NodeClaim has the arguments of quorum_claim.lua, which describes them.
 type NodeClaim struct {
 	Request       *lease.Request
 	Slot          int // [NoSlot] asks for no row
@@ -32,7 +32,7 @@ type NodeClaim struct {
 	All           bool
 }
 
-// ofRow returns a function that returns a value of the request. If the claim asks for no row, the function returns none.
+// ofRow returns a function that returns a value of the request, or none if the claim asks for no row.
 func ofRow(value func(r *lease.Request) any, none any) func(c *NodeClaim) any {
 	return func(c *NodeClaim) any {
 		if c.Slot == NoSlot {
@@ -61,7 +61,7 @@ var quorumClaimParams = parameters[*NodeClaim]{
 // Encode returns the script's ARGV.
 func (c NodeClaim) Encode() []any { return quorumClaimParams.encode(&c) }
 
-// A NodeAccept has the arguments of quorum_accept.lua.
+// A NodeAccept has the arguments of quorum_accept.lua, which describes them.
 type NodeAccept struct {
 	Ballot        int64
 	Value         string
@@ -108,12 +108,12 @@ var (
 	quorumFoundNames   = []string{"epoch", "quiet"}
 )
 
-// NodeCommon returns the first arguments of every script for a node: see quorum.lua. notAfter is by the node's clock. idle is 0 if the lock is
-// permanent. Both are in microseconds.
+// NodeCommon returns the first arguments of every script for a node: see quorum.lua. notAfter is an instant of the node's clock, in microseconds.
+// idle is in microseconds, or 0 for a permanent lock.
 func NodeCommon(id string, notAfter, idle int64) []any { return []any{id, notAfter, idle} }
 
-// NodeRelease returns the ARGV of quorum_release.lua. slot may be [NoSlot] for any slot. The script drops the claims of the lease id up to the token;
-// with token 0, it releases the lease id for good. narrow is true if at most a majority of nodes was asked for the lease.
+// NodeRelease returns the ARGV of quorum_release.lua. The script takes back the votes for the lease id up to token. With token 0 it releases the
+// lease id for good. With slot [NoSlot] it looks in all slots. narrow is true if only a majority of the nodes, or fewer, was asked for the lease.
 func NodeRelease(slot int, token, tombstoneLife int64, narrow bool) []any {
 	return []any{slot, token, tombstoneLife, flag(narrow)}
 }
@@ -124,5 +124,5 @@ func NodeStop(slot int, reason string) []any { return []any{slot, reason} }
 // NodeAdmit returns the ARGV of quorum_admit.lua.
 func NodeAdmit(epoch string, base, longest int64) []any { return []any{epoch, base, longest} }
 
-// NodeFound returns the ARGV of quorum_found.lua. quiet is in microseconds.
+// NodeFound returns the ARGV of quorum_found.lua. quiet is the minimum age of the node's marker, in microseconds.
 func NodeFound(epoch string, quiet int64) []any { return []any{epoch, quiet} }

@@ -17,7 +17,7 @@ type publisher struct {
 	subscriber
 }
 
-// Publish publishes the grants in rows, and releases of the locks in ended.
+// Publish publishes the grants of rows, and the releases of the locks in ended.
 func (c *publisher) Publish(ctx context.Context, rows []lease.GrantedRow, ended []string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -50,8 +50,8 @@ func (c *publisher) Subscribe(ctx context.Context, f func([]lease.GrantEvent)) {
 	c.subscribeTo(ctx, channel{name: c.grantChannel()}, listener{receive: func(message string) { f(c.learnEvents(message)) }})
 }
 
-// learnEvents decodes a message, records the state of the locks, and returns the events. Any Redis user with the right to publish can forge a
-// message. learnEvents therefore ignores lines that are invalid or implausible, and lines beyond maxEvents, and updates only locks that this client
+// learnEvents decodes a message, records the state of its locks, and returns its events. Any Redis user with the right to publish can forge a
+// message. learnEvents therefore ignores lines that are invalid or implausible, and lines beyond maxEvents. It updates only locks that this client
 // uses.
 func (c *publisher) learnEvents(message string) []lease.GrantEvent {
 	local := c.cfg.Clock()
@@ -77,7 +77,7 @@ func (c *publisher) learnEvents(message string) []lease.GrantEvent {
 		if !ok || known && !g.isBelievable(micros) {
 			continue
 		}
-		if g.until > 0 { // without until, the line announces a pause
+		if g.until > 0 { // a line without until announces a pause
 			events = append(events, lease.GrantEvent{Lock: g.lock, Tick: lease.FromMicros(g.tick * 1e6), Owner: g.owner, Until: lease.FromMicros(g.until)})
 		}
 		if !known {
@@ -90,7 +90,7 @@ func (c *publisher) learnEvents(message string) []lease.GrantEvent {
 	return events
 }
 
-// A granted is a [lease.GrantEvent] in a published message, with the state of the lock from the reply to the publishing client. Instants and
+// A granted is a [lease.GrantEvent] in a published message, with the state of the lock that the publishing client has got in a reply. Instants and
 // durations are in microseconds, ticks in seconds since 1970. A message has one line per event, with tabs between the fields. This format is cheap to
 // parse, because thousands of ticks may be granted at once.
 type granted struct {
@@ -102,7 +102,7 @@ type granted struct {
 
 func (g granted) appendLine(b []byte) []byte {
 	if strings.ContainsAny(g.lock+g.owner, "\t\n") {
-		return b // such names are rare, and a lost event does no harm
+		return b // such a name would break the format; a lost event does no harm
 	}
 	b = append(b, g.lock...)
 	for _, n := range []int64{g.tick, g.until, g.now, g.floor, g.longest, g.low} {
@@ -133,10 +133,10 @@ func parseGranted(line string) (g granted, ok bool) {
 	return g, g.isSound()
 }
 
-// longestLedger bounds the ledger in a message, in bytes. It is enough for a thousand entries.
+// longestLedger is the maximum length of the ledger in a message, in bytes. It is enough for a thousand entries.
 const longestLedger = 1 << 18
 
-// isSound reports whether the numbers of a message are within their bounds, and its texts are a valid ledger and pause.
+// isSound reports whether the numbers of a message are within their bounds, and its texts have the format of a ledger and a pause.
 func (g granted) isSound() bool {
 	pause, ledger := lease.CutPause(g.ledger)
 	return g.tick <= lease.MaxTick && g.until <= lease.MaxNumber && g.now <= lease.MaxNumber && g.floor <= lease.MaxNumber && g.low <= lease.MaxTick &&
@@ -147,8 +147,8 @@ func (g granted) isSound() bool {
 // ledgerText matches a ledger as the scripts write it: "tick prev state how;...".
 var ledgerText = regexp.MustCompile(`^(?:\d{1,10} \d{1,10} (?:part|done|open) [^;\n\t]*(?:;|$))*$`)
 
-// isBelievable reports whether all instants in a message, except the end of a lease, are at most a minute ahead of Redis's clock. A message from the
-// future would override all true messages.
+// isBelievable reports whether the instants in a message are at most a minute ahead of Redis's clock. The end of a lease may be later, by
+// [lease.MaxLease]. A message from the future would override all true messages.
 func (g granted) isBelievable(now int64) bool {
 	bound := now + lease.MinuteMicros
 	pause, _ := lease.CutPause(g.ledger)
@@ -156,7 +156,7 @@ func (g granted) isBelievable(now int64) bool {
 		(pause == "" || lease.ReadPause(pause).Changed <= bound)
 }
 
-// released is the prefix of a line about a released row. The name of the lock follows.
+// released is the prefix of a line that announces a release. The name of the lock follows.
 const released = "released\t"
 
-const maxEvents = 1000 // in one message
+const maxEvents = 1000 // the maximum number of events in one message

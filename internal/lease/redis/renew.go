@@ -56,14 +56,14 @@ func (c *Store) releaseCall(r lease.ReleaseRequest) call {
 	return k
 }
 
-// ReleaseSoon ends a lease. If the lease was not renewed and its lock is still compact, it uses the short script for compact locks.
+// ReleaseSoon ends a lease. It uses the short script for compact locks if the lease was not renewed and the lock is still compact.
 func (c *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (answer lease.Released, err error) {
 	if form, ok := r.Row.Grant.Ticket.(*compact); ok && r.Fresh && r.Held && r.Mode == lease.ReleaseEnd {
 		verdict, err := c.releaseCompact(ctx, r, form, begun)
 		if err == nil && verdict != notCompact {
 			return lease.Released(verdict), nil
 		}
-		if err != nil { // the short script leaves no tombstone that would prove the release
+		if err != nil { // the outcome is unknown, and the short script leaves no tombstone that would prove the release
 			r.Doubt = true
 			return c.releaseUntil(ctx, r, begun)
 		}
@@ -75,7 +75,7 @@ func (c *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun t
 	return c.releaseUntil(ctx, r, begun)
 }
 
-// releaseUntil is Release with a limit of two timeouts, counted from begun.
+// releaseUntil is Release for at most two timeouts of a round trip, counted from begun.
 func (c *Store) releaseUntil(ctx context.Context, r lease.ReleaseRequest, begun time.Duration) (answer lease.Released, err error) {
 	ctx, cancel := context.WithTimeout(ctx, begun+2*c.cfg.Timeout-c.cfg.Clock())
 	defer cancel()
@@ -103,7 +103,7 @@ func (c *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 	}
 }
 
-// releaseCompact releases a lease that [Store.AcquireCompact] granted, if the lock is still compact. Otherwise the verdict is notCompact.
+// releaseCompact releases a lease that [Store.AcquireCompact] granted. The verdict is notCompact if the lock is not compact any more.
 func (c *Store) releaseCompact(ctx context.Context, r lease.ReleaseRequest, form *compact, begun time.Duration) (verdict string, err error) {
 	k := c.compactRelease(&r.Row.Request, form)
 	k.asked = begun

@@ -7,7 +7,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A reply is the decoded reply of a script. Values has the values after the first seven, which all scripts have in common.
+// A reply is the decoded reply of a script. Values has the values after the seven values that all replies have in common.
 type reply struct {
 	verdict string
 	orphans int
@@ -19,12 +19,12 @@ type reply struct {
 	paused  string
 	Values
 	sent     time.Duration // the local clock before the request was sent
-	received time.Duration // the local clock when the caller got the reply, after all other replies of the round trip
-	acked    bool          // enough replicas have the write
+	received time.Duration // the local clock when the caller got the reply, after the last reply of the round trip
+	acked    bool          // enough Redis replicas have acknowledged the write
 	err      error         // if set, the outcome is unknown
 
 	compact bool     // the lock is compact: see acquire_compact.lua
-	form    *compact // the states of the compact lock, if it was granted
+	form    *compact // the states of the compact lock that was granted; nil for other locks
 
 	place int     // for a set of locks: the position of the lock that refused, from 1
 	parts []reply // for a set of locks: the replies for its locks
@@ -34,7 +34,7 @@ func (r *reply) knownState() lease.Known {
 	return lease.Known{Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: lease.JoinPause(r.paused, r.ledger)}
 }
 
-// inUse reports whether the reply shows that Redis has restarted the idle time of the lock.
+// inUse reports whether the script has restarted the idle time of the lock.
 func (r reply) inUse() bool {
 	switch r.verdict {
 	case "granted", "renewed", "released", "closed", "settled", "queued", "passed", "stale", "paused":
@@ -45,7 +45,7 @@ func (r reply) inUse() bool {
 	return false
 }
 
-// A row has the values of a grant in a reply.
+// A row is the grant in a reply.
 type row struct{ slot, token, expiry, tick, attempt int64 }
 
 func (r reply) grantedRow() row {
@@ -55,7 +55,7 @@ func (r reply) grantedRow() row {
 	return row{r.Number(0), r.Number(1), r.Number(2), r.Number(3), r.Number(4)}
 }
 
-// findFault returns a description of the damage in the numbers of a reply; "" if there is none.
+// findFault describes a number of the reply that is out of bounds. It returns "" if all numbers are within bounds.
 func (r reply) findFault() string {
 	for _, n := range []struct {
 		name     string
@@ -79,7 +79,7 @@ func (r reply) findFault() string {
 	return ""
 }
 
-// findFault returns a description of the damage in a grant; "" if there is none.
+// findFault describes a grant that is out of bounds. It returns "" for other grants.
 func (r row) findFault(now int64) string {
 	if !lease.Sound(r.slot, lease.MaxSlots-1) || !lease.Sound(r.token-1, lease.MaxNumber-1) || !lease.Sound(r.tick, lease.MaxTick) || !lease.Sound(r.attempt, lease.MaxAttempts) {
 		return fmt.Sprintf("slot %d is granted with token %d, tick %d, attempt %d", r.slot, r.token, r.tick, r.attempt)

@@ -11,17 +11,17 @@ import (
 //go:embed lua/*.lua
 var files embed.FS
 
-// A Script is a Lua script.
+// A Script is a Lua script for Redis.
 type Script struct {
 	Text, SHA string
-	Name      any     // SHA as a command argument, so that it is converted to an interface only once
-	Batch     *Script // the form of the script for several requests in one command; nil if Many is set, or there is none
-	Many      *Many   // set if the script itself serves many requests
+	Name      any     // SHA as an interface value, so that it is converted only once and not for each command
+	Batch     *Script // the script for several requests in one command: see batch.lua; nil if there is none
+	Many      *Many   // set if the script itself serves several requests in one command
 	ReadOnly  bool    // the script writes nothing, and a read-only user may run it
 }
 
-// A Many describes a script that serves many requests. The first Shared arguments and the first Common values of the reply are common to all requests.
-// Bounded is true if the first argument is the instant after which the script refuses to run.
+// A Many describes a script that serves many requests. The first Shared arguments, and the first Common values of the reply, are common to all
+// requests. If Bounded is true, the script refuses to run after the instant in its first argument.
 type Many struct {
 	Shared, Common int
 	Bounded        bool
@@ -56,10 +56,10 @@ func NewScripts() Scripts {
 	}
 }
 
-// withFastPath puts the script for the common case before the scripts with the full rules.
+// withFastPath puts the script for the common case before the scripts with the full rules, which run in all other cases.
 func withFastPath(fast string, whole []string) []string { return append([]string{fast}, whole...) }
 
-// WithoutFastPaths returns the scripts of a single master without the shortcuts for common cases. Tests compare both sets of scripts.
+// WithoutFastPaths returns the scripts of a single master without the scripts for common cases. Tests compare the results of both sets.
 func WithoutFastPaths() Scripts {
 	s := NewScripts()
 	s.Acquire = batchedScript("check", "state", "queue", "acquire")
@@ -84,14 +84,14 @@ func NewNodeScripts() NodeScripts {
 	}
 }
 
-// Loaded returns the scripts that a client loads into a node after quorum_enrol.lua has run there. A restarted Redis has lost the scripts, so it can't
-// vote before quorum_enrol.lua has recorded the restart.
+// Loaded returns the scripts that a client loads into a node after quorum_enrol.lua has run there. A restarted Redis does not have these scripts, so
+// it can't vote before quorum_enrol.lua has recorded the restart.
 func (s NodeScripts) Loaded() []*Script {
 	return []*Script{s.Claim, s.Accept, s.Renew, s.Release, s.Stop, s.Admit, s.Found}
 }
 
 // Called returns the first words of the command that calls the script, with capacity for the keys and arguments. With load, the command has the text
-// of the script, for a server that has not loaded it yet.
+// of the script, for a server that has not loaded the script yet.
 func (s *Script) Called(load bool, keys, args int) []any {
 	words := make([]any, 0, 5+keys+args)
 	switch {
@@ -144,7 +144,7 @@ func readOnly(names ...string) *Script {
 	return s
 }
 
-// asFunction wraps a script in a Lua function, so that other scripts can call it.
+// asFunction wraps a script in a Lua function, so that another script can call it.
 func asFunction(name string, texts ...string) string {
 	return "local function " + name + "(KEYS, ARGV)\n" + strings.Join(texts, "\n") + "\nend"
 }
@@ -156,7 +156,7 @@ var (
 	nodeKeys = []string{"member", "lock", "tombstone", "index"}
 )
 
-// LockKey returns the first key of a lock. It is the prefix of the other keys, which therefore have the same hash tag.
+// LockKey returns the first key of a lock. The other keys of the lock begin with this key, so all have the same hash tag.
 func LockKey(prefix, lock string) string {
 	if strings.Contains(lock, "{") {
 		return prefix + lock
@@ -169,14 +169,14 @@ func LockKeys(lock, id string) []string {
 	return []string{lock, lock + ":ledger", lock + ":orphans", Tombstone(lock, id)}
 }
 
-// LineKeys returns the keys of the lock's queue: the waiting requests, and the time until which each keeps its place.
+// LineKeys returns the keys of the lock's queue: the waiters, and the instants until which they keep their places.
 func LineKeys(lock string) []string { return []string{lock + ":queue", lock + ":patience"} }
 
 // Tombstone returns the key that records that a lease id was released.
 func Tombstone(lock, id string) string { return lock + ":dead:" + id }
 
-// TombstoneLife returns the time, in microseconds, for which a tombstone is kept, because requests that were sent before the release may still
-// arrive. timeout is the maximum duration of a round trip.
+// TombstoneLife returns the life of a tombstone in microseconds. A tombstone must outlive all requests that were sent before the release. timeout is
+// the maximum duration of a round trip.
 func TombstoneLife(timeout time.Duration) int64 { return (2*timeout + time.Second).Microseconds() }
 
 // NodeKeys returns the keys for a lock and a lease id on a node of a quorum. A script that writes a register also needs [IndexKey].

@@ -16,20 +16,19 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A servers finds the Redis server that has a lock: the only server, or the master of a Cluster that has the lock's keys. go-redis could spread a
-// pipeline over a Cluster by itself, but it could not route WAIT, which has no key, and its retries would hide timeouts.
+// A servers finds the Redis server that has a lock: the only server, or the Cluster node that has the lock's keys. go-redis could spread a pipeline
+// over a Cluster by itself. But it could not route WAIT, which has no key, and its retries would hide timeouts.
 type servers struct {
 	single  redis.UniversalClient // nil with a Cluster
 	only    *lease.ServerClock    // the clock of single
-	one     bool                  // single is known to be one server; other types of client may spread keys over several
+	one     bool                  // single is certainly one server; other types of client may spread keys over several servers
 	cluster *redis.ClusterClient  // nil without a Cluster
 
 	mu       sync.Mutex
 	clocks   map[string]*lease.ServerClock // by address; "" for the only server
-	slotless map[string]*redis.Client      // nodes of the Cluster that have no slot yet, by address
+	slotless map[string]*redis.Client      // by address: nodes of the Cluster that have no slot yet
 }
 
-// A server is one Redis server, with its client and the estimate of its clock.
 type server struct {
 	addr  string // "" for the only server
 	redis redis.Cmdable
@@ -80,7 +79,7 @@ func (s *servers) serverAt(ctx context.Context, addr string) (server, error) {
 	return s.slotlessNode(addr, masters)
 }
 
-// slotlessNode returns a node to which a first slot is still migrating. The client of the Cluster does not list such a node.
+// slotlessNode returns a node to which its first slot is still migrating. The client of the Cluster does not list such a node.
 func (s *servers) slotlessNode(addr string, masters map[string]*redis.Client) (server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +91,7 @@ func (s *servers) slotlessNode(addr string, masters map[string]*redis.Client) (s
 		o := *known.Options()
 		o.Addr, o.NodeAddress, o.MaintNotificationsConfig = addr, addr, nil
 		o.PushNotificationProcessor = s.cluster.Options().PushNotificationProcessor // the processor of the known node belongs to that node
-		node = s.cluster.Options().NewClient(&o)                                    // NewClient also adds the hooks that the application adds to each node
+		node = s.cluster.Options().NewClient(&o)                                    // NewClient also adds the hooks of the application
 		s.slotless[addr] = node
 	}
 	if node == nil {
@@ -106,7 +105,7 @@ func (s *servers) serverOf(c *redis.Client) server {
 	return server{addr, c, s.clockFor(addr)}
 }
 
-// reloadState reloads the state of a Cluster after a node did not answer, because another node may have replaced it.
+// reloadState reloads the state of a Cluster. It is called if a node did not answer, because another node may have replaced it.
 func (s *servers) reloadState(ctx context.Context) {
 	if s.cluster != nil {
 		s.cluster.ReloadState(ctx)
@@ -130,7 +129,7 @@ func (s *servers) clockFor(addr string) *lease.ServerClock {
 	return s.clockOf(addr)
 }
 
-// mostClocks bounds the number of clocks, because the nodes of a Cluster may change their addresses.
+// mostClocks is the maximum number of clocks. It is limited because the nodes of a Cluster may change their addresses.
 const mostClocks = 1000
 
 // clockOf returns the estimate of the clock of the server at an address. The caller holds mu.
@@ -181,8 +180,8 @@ func (s *servers) marginAt(local time.Duration) (most time.Duration) {
 	return most
 }
 
-// redirectTarget returns the address in a node's reply "MOVED 3999 host:port". If the reply has no host, it uses the host of from, the node that
-// replied.
+// redirectTarget returns the address in a node's reply "MOVED 3999 host:port". If the reply has no host, it uses the host of from, which is the node
+// that replied.
 func redirectTarget(addr, from string) string {
 	at := strings.LastIndexByte(addr, ':')
 	if at < 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// Stop asks holders to stop. It marks the leases and publishes a message. The reply to the next renewal also has the reason.
+// Stop asks holders to stop. It marks the leases and publishes a message. If the message is lost, the holder gets the mark with the next renewal.
 func (c *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.StopAnswer {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -95,7 +95,7 @@ func (c *Store) Remove(ctx context.Context, locks []string, unusedSince time.Tim
 			continue
 		}
 		if removed[i] = got.verdict == "removed"; removed[i] {
-			c.cfg.Observed.Delete(locks[i]) // otherwise this client would later assume that Redis has lost the lock's data
+			c.cfg.Observed.Delete(locks[i]) // otherwise this client's next request would restore the state, as after a loss of data
 		}
 	}
 	return removed, err

@@ -1,8 +1,8 @@
 // Package redis keeps locks on one Redis master: a standalone server, a master watched by Sentinels, or the Cluster node that has the lock's keys. It
 // has the Lua scripts of this store and of package quorum.
 //
-// Redis runs a script in one atomic step. The header of its file in lua lists the keys, the arguments, the replies, and the reason why the script
-// must be atomic. The tables in this package list the same arguments in the same order. A test compares both.
+// Redis runs a script in one atomic step. The header of a script's file in lua lists the keys, the arguments, the replies, and the reason why the
+// script must be atomic. The tables in this package list the same arguments in the same order, which a test checks.
 package redis
 
 import (
@@ -55,7 +55,7 @@ func (c *Store) Close() error { return c.servers.close() }
 // RoundTrips returns the number of round trips that a request needs.
 func (c *Store) RoundTrips() int { return 1 }
 
-// RenewAfter returns a third of the time left, so that two renewals may fail.
+// RenewAfter returns a third of the time left, so that two renewals may fail before the lease ends.
 func (c *Store) RenewAfter(left time.Duration) time.Duration { return left / 3 }
 
 // RecordAttempt does nothing, because a renewal records the attempt.
@@ -67,9 +67,9 @@ type Config struct {
 	Prefix        string
 	Owner         string
 	Timeout       time.Duration // the timeout of a round trip
-	AckedReplicas int           // the number of replicas that must acknowledge a write
+	AckedReplicas int           // the number of Redis replicas that must acknowledge a write
 	AckTimeout    time.Duration
-	Idle          time.Duration // the time after which an unused lock expires
+	Idle          time.Duration // the time after which Redis deletes an unused lock
 	Clock         func() time.Duration
 	OnForbidden   func(channel string, err error)
 
@@ -80,13 +80,12 @@ type Config struct {
 	Contended func(lock, holder string)   // reports that a waiting caller's lock has another holder
 }
 
-// A sender sends calls to the Redis servers.
 type sender struct {
 	cfg          Config
 	scripts      Scripts
 	servers      *servers
 	batcher      batcher // for single calls
-	acknowledged batcher // for single calls that replicas must acknowledge
+	acknowledged batcher // for single calls that Redis replicas must acknowledge
 	deadlines    deadlines
 }
 
@@ -121,7 +120,7 @@ func (c *sender) Estimate(local time.Duration) (micros int64, known bool) {
 // Margin returns the maximum error of the estimate.
 func (c *sender) Margin(local time.Duration) time.Duration { return c.servers.marginAt(local) }
 
-// learnTime makes sure that there is an estimate of a server's clock, which is needed to bound the execution of requests.
+// learnTime asks a server for its time if there is no estimate of its clock yet: each call needs an instant after which Redis refuses it.
 func (c *sender) learnTime(ctx context.Context, s server) (err error) {
 	defer Shield(&err)
 	if _, known := s.clock.At(0); known {
@@ -144,7 +143,7 @@ func (c *sender) key(lock string) string { return LockKey(c.cfg.Prefix, lock) }
 
 func (c *sender) keys(lock, id string) []string { return LockKeys(c.key(lock), id) }
 
-// newCall returns a call of a script, with the observed state of the lock.
+// newCall returns a call of a script, with the state of the lock that this client has observed.
 func (c *sender) newCall(s *Script, lock, id string, permanent bool, args ...any) call {
 	keys, idle := c.keys(lock, id), time.Duration(0)
 	if !permanent {
@@ -153,8 +152,8 @@ func (c *sender) newCall(s *Script, lock, id string, permanent bool, args ...any
 	return c.callOn(keys, idle, s, lock, id, args...)
 }
 
-// A script reads all rows of a lock and its whole ledger, whose entries have about thirty bytes. Beyond these bounds, the number of slots and the
-// bytes of the ledger, a call is heavy.
+// A call is heavy if it requests a lock with more than manySlots slots, or one whose ledger has more than longLedger bytes: the script reads all rows
+// and the whole ledger. A ledger entry has about thirty bytes.
 const manySlots, longLedger = 50, 1500
 
 func (c *sender) callOn(keys []string, idle time.Duration, s *Script, lock, id string, args ...any) call {
@@ -167,7 +166,7 @@ func (c *sender) callOn(keys []string, idle time.Duration, s *Script, lock, id s
 
 func (c *sender) grantChannel() string { return c.cfg.Prefix + "granted" }
 
-// StepClock shifts the estimate of Redis's clock, as if all earlier replies had shown the shifted time. It is for tests.
+// StepClock shifts the estimate of Redis's clock, as if Redis's clock were ahead by this time. It is for tests.
 func (c *sender) StepClock(by time.Duration) {
 	server, local := c.servers.clockFor(""), c.cfg.Clock()
 	micros, _ := server.At(local)
@@ -175,13 +174,13 @@ func (c *sender) StepClock(by time.Duration) {
 }
 
 // A deadlines bounds calls by the timeout of a round trip. Calls whose context can't be canceled share a timer if they begin at about the same time,
-// so they may time out early by a sixteenth of the timeout. A timer for each call would be 2 % of the cost of an uncontended call. The zero value is
-// ready for use.
+// so a call may time out early by a sixteenth of the timeout. A timer for each call would be 2 % of the cost of an uncontended call. The zero value
+// is ready for use.
 type deadlines struct {
 	mu     sync.Mutex
 	shared context.Context
 	end    context.CancelFunc // the cancel function of shared; never called, because calls may still use shared
-	renew  time.Time          // when shared must be replaced, because too little of its time is left
+	renew  time.Time          // the time from which new calls need a new shared context, because too little of its timeout is left
 }
 
 func (d *deadlines) boundContext(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
@@ -201,7 +200,7 @@ func (d *deadlines) sharedContext(timeout time.Duration) context.Context {
 	return d.shared
 }
 
-// A sharing is a context with the deadline of a shared context and the values of the caller's context.
+// A sharing is a context with the deadline of the shared context and the values of a caller's context.
 type sharing struct {
 	context.Context
 	own context.Context
@@ -209,21 +208,21 @@ type sharing struct {
 
 func (s sharing) Value(key any) any { return s.own.Value(key) }
 
-// learnReply records the lock's state from a reply, unless a failover may undo that state. Otherwise this client would report the undone state to the
-// new master, for example that a tick was granted. The new master would count the tick as decided, although no run of it began.
+// learnReply records the lock's state from a reply, unless a failover may undo this state. Otherwise this client would report the undone state to the
+// new master, for example a grant. The new master would then count the tick as decided, although no run of the tick began.
 func (c *sender) learnReply(k call, r reply) {
 	if len(k.parts) > 0 {
 		c.learnSet(k, r)
 		return
 	}
-	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" || r.now == 0 { // the last three replies have no state of the lock
+	if r.err != nil || !r.acked || r.verdict == "late" || r.verdict == "dead" || r.now == 0 { // a late or dead request has changed nothing, and a reply without Redis's time has no state
 		return
 	}
 	news := lease.Observed{Compact: r.compact || r.form != nil, Floor: r.floor, Longest: r.longest, Low: r.low, Ledger: r.ledger, Paused: r.paused, Seen: r.sent, Permanent: k.idle == 0}
 	c.cfg.Observed.Learn(k.lock, news, c.cfg.Idle, r.now, r.inUse())
 }
 
-// learnSet records the state of each lock of a set. acquire_set.lua describes the order of the replies.
+// learnSet records the states of the locks of a set. acquire_set.lua documents the order of the replies.
 func (c *sender) learnSet(k call, r reply) {
 	parts := r.parts
 	if r.verdict == "refused" && len(parts) > 0 && r.place >= 1 && r.place <= len(k.parts) {

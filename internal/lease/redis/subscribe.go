@@ -16,20 +16,20 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A notifier passes the grants of slots to the waiters of a client. It has one subscription for all locks. In a Cluster it has one for each lock, on
-// the node that has the lock. Messages may be lost, so waiters also poll.
+// A notifier receives the grants that Redis publishes for the waiters of a client, and passes them to the waiters. It has one subscription for all
+// locks, but in a Cluster one for each lock, on the node that has the lock. Messages may be lost, so waiters also poll.
 type notifier struct {
 	sender     *sender
 	subscriber subscriber
-	name       string // the name of this client's channels
+	name       string // the part of the channel names that identifies this client
 
 	mu      sync.Mutex
 	lines   map[string]*line         // by channel
 	waiting map[string]chan rowGrant // by lease id of a waiter
-	plain   bool                     // the Cluster is older than Redis 7 and has no sharded channels: use one channel, as without a Cluster
+	plain   bool                     // the Cluster is older than Redis 7 and has no sharded channels: the client uses one channel for all locks
 }
 
-// A rowGrant is a message to a waiter. It announces that a script called by another client has granted it a slot.
+// A rowGrant is the message that announces the grant of a slot to a waiter. Any client may have called the script that made the grant.
 type rowGrant struct {
 	id                                string
 	slot, token, expiry, now, longest int64
@@ -51,11 +51,11 @@ func (g rowGrant) isSound() bool {
 	return lease.Sound(g.now, lease.MaxNumber) && r.findFault(g.now) == "" && lease.Sound(g.longest, lease.MaxLease.Microseconds())
 }
 
-// A line is one subscription.
+// A line is one subscription of a notifier.
 type line struct {
 	channel     channel
 	waiters     int
-	up          chan struct{} // closed while the line is subscribed
+	up          chan struct{} // a closed channel while the line is subscribed, otherwise an open one
 	down        chan struct{} // closed when the subscription ends
 	unsubscribe context.CancelFunc
 	idle        *time.Timer // runs while the line has no waiters
@@ -86,7 +86,7 @@ func (c channel) wireName() string {
 	return ":" + c.name
 }
 
-// awaitGrant returns a channel that receives the grant of a lease id. The waiter must call stopAwaiting at the end.
+// awaitGrant returns a channel that receives the grant of a lease id. The waiter must call stopAwaiting when it stops waiting.
 func (n *notifier) awaitGrant(id string) <-chan rowGrant {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -101,7 +101,7 @@ func (n *notifier) stopAwaiting(id string) {
 	delete(n.waiting, id)
 }
 
-// missedSignal returns a channel that is closed once messages of a subscribed channel may have been missed; nil if ch is not subscribed.
+// missedSignal returns a channel that is closed when the subscription of ch ends and messages are missed; nil if ch is not subscribed.
 func (n *notifier) missedSignal(ch channel) <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -111,7 +111,7 @@ func (n *notifier) missedSignal(ch channel) <-chan struct{} {
 	return nil
 }
 
-// joinLine adds a waiter to the line of a channel. If the channel has no line, joinLine subscribes to it. The waiter calls leave at the end.
+// joinLine adds a waiter to the line of a channel, and subscribes to a channel without a line. The waiter calls leave when it stops waiting.
 func (n *notifier) joinLine(ch channel) (l *line, leave func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -151,7 +151,7 @@ func (n *notifier) listenerFor(l *line) listener {
 	}
 }
 
-// goPlain switches to one plain channel for later waiters. Current waiters get their grant by polling.
+// goPlain makes later waiters use one plain channel. Current waiters get their grants by polling.
 func (n *notifier) goPlain() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -190,7 +190,7 @@ func (n *notifier) notifyWaiter(message string) {
 	defer n.mu.Unlock()
 	select {
 	case n.waiting[g.id] <- g:
-	default: // the waiter has left, or has its grant already
+	default: // no waiter has this lease id, or the waiter has its grant already
 	}
 }
 
@@ -203,16 +203,15 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// A channel is a Redis channel. A sharded channel is only on the Cluster node that has the channel's slot.
+// A channel is a Redis channel. A sharded channel exists only on the Cluster node that has the channel's slot.
 type channel struct {
 	name    string
 	sharded bool
 }
 
-// A listener has the callbacks for a channel, which are called from one goroutine. up and down may both be nil. unknown is needed only for a sharded
-// channel.
+// A listener has the callbacks for a channel, which are called from one goroutine. up and down may be nil. Only sharded channels need unknown.
 type listener struct {
-	up      func() // called when the channel is subscribed: messages published from now on arrive
+	up      func() // called when the channel is subscribed: messages that are published later arrive
 	down    func() // called when the subscription ends: messages may be missed
 	receive func(message string)
 
@@ -228,8 +227,8 @@ type subscriber struct {
 // quiet is the time without messages after which a subscription is checked with a ping.
 const quiet = 15 * time.Second
 
-// subscribeTo listens to a channel until ctx ends. While Redis is unreachable or forbids the subscription (see [Config.OnForbidden]), it retries with
-// growing pauses.
+// subscribeTo receives the messages of a channel until ctx ends. While Redis is unreachable or forbids the subscription (see [Config.OnForbidden]),
+// it retries with growing pauses.
 func (s subscriber) subscribeTo(ctx context.Context, ch channel, l listener) {
 	reported := false // onForbidden was called since the last success
 	for retry := backoff.New(50*time.Millisecond, 2*time.Second); ctx.Err() == nil; retry.Wait(ctx) {
@@ -256,7 +255,7 @@ func (s subscriber) listenOnce(ctx context.Context, ch channel, l listener) (rec
 		return false, err
 	}
 	defer sub.Close()
-	defer context.AfterFunc(ctx, func() { sub.Close() })() // otherwise a read would continue after the end of ctx
+	defer context.AfterFunc(ctx, func() { sub.Close() })() // without this, a read would continue after the end of ctx
 	for asked := false; ; {
 		m, err := receiveNext(sub)
 		var late net.Error
@@ -296,7 +295,7 @@ func pingServer(sub *redis.PubSub) (err error) {
 	return sub.Ping(noRedial) //nolint:wrapcheck // the error only ends the subscription
 }
 
-// openSubscription subscribes without waiting for the confirmation.
+// openSubscription sends the command to subscribe. It does not wait for the confirmation.
 func (s subscriber) openSubscription(ctx context.Context, ch channel) (_ *redis.PubSub, err error) {
 	defer Shield(&err)
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -316,8 +315,8 @@ func closeUnless(sub *redis.PubSub, err error) error {
 	return err
 }
 
-// noRedial is a canceled context. Reads ignore the cancellation, but it keeps go-redis from reconnecting by itself. go-redis would reconnect without
-// pauses, and the subscription could not be closed meanwhile.
+// noRedial is a canceled context. Reads ignore the cancellation, but go-redis does not reconnect with this context. Otherwise it would reconnect
+// without pauses, and the subscription could not be closed during that time.
 var noRedial = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

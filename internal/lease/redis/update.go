@@ -14,21 +14,21 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A Tx is one try of an update.
+// A Tx is one try of [Store.Update].
 type Tx struct {
-	// Read executes commands on the connection that watches the keys. A write through Read takes effect at once, and is repeated by the next try.
+	// Read executes commands on the connection that watches the keys. A write through Read takes effect at once, and again in the next try.
 	Read redis.Cmdable
-	// Write queues writes. Redis executes them in one step if no watched key has changed since the try began. Their results are available after the
+	// Write queues commands. Redis executes them in one step if no watched key has changed since the try began. Their results are available after the
 	// update.
 	Write redis.Pipeliner
 }
 
-// Update makes one try. again is true if nothing was written and another try may succeed.
+// Update calls change and executes the commands that change has queued. again is true if nothing was written and another try may succeed.
 func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) error) (again bool, err error) {
 	if err = c.cfg.Work.Ready(); err != nil {
 		return false, fmt.Errorf("update %s: %w", lease.QuoteNames(keys), err)
 	}
-	s, err := c.servers.holderOf(ctx, keys[0]) // the client of a Cluster would repeat the transaction by itself, even if the outcome is unknown
+	s, err := c.servers.holderOf(ctx, keys[0]) // a Cluster's own client would repeat the transaction even if its outcome is unknown
 	if err != nil {
 		return true, fmt.Errorf("update %s: %w", lease.QuoteNames(keys), err)
 	}
@@ -37,8 +37,8 @@ func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) e
 		return false, fmt.Errorf("update %s: %T has no transactions", lease.QuoteNames(keys), s.redis)
 	}
 	t := transaction{Store: c, keys: keys}
-	// go-redis uses this context to unwatch the keys when it returns the connection to the pool. It can't be canceled, so that no pooled connection
-	// still watches keys.
+	// go-redis uses this context to unwatch the keys when it returns the connection to the pool. The context can't be canceled, because otherwise a
+	// connection in the pool could still watch keys.
 	err = node.Watch(context.WithoutCancel(ctx), func(tx *redis.Tx) error {
 		again, err = t.tryOnce(ctx, tx, change)
 		return err
@@ -81,7 +81,7 @@ func (t transaction) watchKeys(ctx context.Context, tx *redis.Tx) (err error) {
 	return tx.Watch(ctx, t.keys...).Err()
 }
 
-// unwatchKeys ends the watch before the connection is reused. If it fails, the connection is broken and is not reused.
+// unwatchKeys ends the watch before the connection is reused. If UNWATCH fails, the connection is broken and not reused.
 func (t transaction) unwatchKeys(ctx context.Context, tx *redis.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cfg.Timeout)
 	defer cancel()
@@ -93,7 +93,7 @@ func (t transaction) writeQueued(ctx context.Context, pipe redis.Pipeliner) (aga
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
 	defer cancel()
 	cmds, err := pipe.Exec(ctx)
-	if errors.Is(err, redis.Nil) { // a command found no value; only the errors of other commands matter
+	if errors.Is(err, redis.Nil) { // a command has found no value, which is no error; look for errors of other commands
 		err = nil
 		if i := slices.IndexFunc(cmds, func(cmd redis.Cmder) bool { return cmd.Err() != nil && !errors.Is(cmd.Err(), redis.Nil) }); i >= 0 {
 			err = cmds[i].Err()
@@ -116,7 +116,7 @@ func (t transaction) writeQueued(ctx context.Context, pipe redis.Pipeliner) (aga
 	return false, fmt.Errorf("update %s: %w", lease.QuoteNames(t.keys), Unknown(err))
 }
 
-// mayPass reports whether an error that came before the execution may be temporary: a network error, or a server that is not ready yet.
+// mayPass reports whether an error before the execution of a transaction may be temporary: a network error, or a server that is not ready.
 func mayPass(err error) bool {
 	if !IsReply(err) {
 		return !errors.Is(err, redis.ErrClosed)
@@ -125,13 +125,13 @@ func mayPass(err error) bool {
 		func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) })
 }
 
-// Pass records a token for a resource, unless a greater one was recorded before.
+// Pass records a token for a resource, unless Redis has recorded a greater token.
 func (c *Store) Pass(ctx context.Context, resource string, idle time.Duration, token lease.Token) error {
 	r := c.execCalls(ctx, []call{c.fenceCall(resource, idle, token)})[0]
 	switch {
 	case r.err != nil:
 		return fmt.Errorf("resource %q: %w", resource, r.err)
-	case r.verdict == "stale": // even if a failover loses the record, the token is stale, because the greater token was granted
+	case r.verdict == "stale": // the verdict needs no acknowledgement: the greater token was granted, even if a failover loses its record
 		return &lease.StaleError{Resource: resource, Token: token, Newest: lease.Token(r.floor)}
 	case r.verdict == "ahead":
 		return fmt.Errorf("resource %q: token %d not recorded: %w by %v", resource, token, lease.ErrAhead, time.Duration(min(int64(token)-r.now, math.MaxInt64/1000))*time.Microsecond)
@@ -143,7 +143,7 @@ func (c *Store) Pass(ctx context.Context, resource string, idle time.Duration, t
 	return nil
 }
 
-// fenceCall returns the call for a fence. The observed state of the fence is stored under a name that no lock can have. The call has only one key, so
+// fenceCall returns the call for a fence. The observed state of the fence is cached under a name that no lock can have. The call has only one key, so
 // that it works while a Cluster migrates the slot.
 func (c *Store) fenceCall(resource string, idle time.Duration, token lease.Token) call {
 	name := strings.TrimPrefix(c.key(resource), c.cfg.Prefix) + ":fence"

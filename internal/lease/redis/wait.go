@@ -9,20 +9,20 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// PatienceInLine is the time for which a waiter keeps its place in the queue without another request. A waiter asks after a third of this time, or
-// after a tenth if it has no subscription: see nextTry. A third must be less than ASKS_AGAIN in acquire.lua, and a tenth less than CONFIRM in
-// queue.lua, which release_fast.lua repeats. The whole must be less than an hour, and less than the client's Idle.
+// PatienceInLine is the time for which a waiter keeps its place in the queue without another request. It must be less than an hour, and less than the
+// client's Idle. A waiter repeats its request after a third of PatienceInLine, or after a tenth without a subscription: see nextTry. The third must
+// be less than ASKS_AGAIN in acquire.lua. The tenth must be less than CONFIRM in queue.lua and release_fast.lua.
 const PatienceInLine = 5 * time.Second
 
-// An inLine is a waiter's place in the queue, from the answer to its last request.
+// An inLine is a waiter's place in the queue, by the reply to its last request.
 type inLine struct {
 	since time.Duration // the local clock before the request was sent
-	now   int64         // Redis's clock in the answer
+	now   int64         // Redis's clock in the reply
 	ahead int           // the number of waiters ahead in the queue
 }
 
-// confirmAfter is the time after which the keeper renews a lease that a message granted, unless a caller asks earlier. A lease that is released
-// before that needs no renewal.
+// confirmAfter is the time after which the keeper renews a lease that a message granted, unless a caller of locking.Lease.Confirmed waits for the
+// renewal. A lease that is released earlier needs no renewal.
 const confirmAfter = 50 * time.Millisecond
 
 // Wait waits in the lock's queue until a slot is granted or ctx ends.
@@ -40,7 +40,7 @@ type waiter struct {
 	request   lease.Request
 	channel   channel
 	notified  <-chan rowGrant
-	line      *line // nil before the first wait
+	line      *line // nil before the first call of standInLine
 	part      func()
 	retry     *backoff.Backoff // for requests whose outcome is unknown
 	contended bool             // Contended was called
@@ -65,7 +65,7 @@ func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
 		case a.Verdict == lease.Unknown && !a.Unsure():
 			return lease.Grant{}, a.Err
 		case a.Verdict == lease.Unknown:
-			if ctx.Err() == nil { // after the end of ctx, the error only says that ctx has ended
+			if ctx.Err() == nil { // after the end of ctx, the error would only report that ctx has ended
 				w.fault = a.Err
 			}
 			w.cfg.Work.Sleep(ctx, w.retry.Next())
@@ -84,8 +84,8 @@ func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
 	return lease.Grant{}, lease.WaitError(ctx, w.fault)
 }
 
-// standInLine waits until a message announces a grant, or it is time to ask again. missed is closed if a message may have been missed since the last
-// request was sent. It is nil if there was no subscription at that time.
+// standInLine waits until a message announces a grant, or until the request must be repeated. missed is closed if a message may have been missed
+// since the last request was sent. It is nil if the channel was not subscribed at that time.
 func (w *waiter) standInLine(ctx context.Context, a answer, missed <-chan struct{}) (g lease.Grant, ok bool) {
 	if w.line == nil {
 		w.line, w.part = w.notifier.joinLine(w.channel)
@@ -107,9 +107,9 @@ func (w *waiter) standInLine(ctx context.Context, a answer, missed <-chan struct
 	return g, false
 }
 
-// nextTry returns the time until the next request if no message comes. The request must be early enough to keep the place in the queue, and to use a
-// grant whose message was lost. A request is also due when the lease that ends first may have expired. Waiters at the front of the queue send it
-// earlier than others.
+// nextTry returns the time until the next request if no message arrives. The request must be early enough to keep the place in the queue, and to use
+// a grant whose message was lost. A request is also due when the lease that ends first may have expired. Waiters at the front of the queue send this
+// request earlier than others.
 func (w *waiter) nextTry(a answer, subscribed bool) time.Duration {
 	const step, most = 20 * time.Millisecond, time.Second
 	often := PatienceInLine / 3
@@ -124,9 +124,9 @@ func (w *waiter) nextTry(a answer, subscribed bool) time.Duration {
 	return max(min(next, out+min(time.Duration(a.line.ahead+1)*step, most)), step)
 }
 
-// takeGrant returns the grant in a published message, so that the waiter can use it without a request. Sent is the local time of this waiter's last
-// request, plus 99 % of the time that has passed since then by Redis's clock. The keeper confirms the lease later. takeGrant returns false, and the
-// waiter has to ask Redis, if replicas must acknowledge the grant, if the request has a Delay, or if the message is implausible.
+// takeGrant returns the grant in a message, so that the waiter can use the grant without a request. Its Sent is the local time of the waiter's last
+// request, plus 99 % of the time that has passed since then by Redis's clock. The keeper confirms the lease later. takeGrant returns false if
+// replicas must acknowledge the grant, if the request has a Delay, or if the message is implausible. The waiter then repeats its request.
 func (w *waiter) takeGrant(n rowGrant, asked inLine) (g lease.Grant, ok bool) {
 	passed := time.Duration(n.now-asked.now) * time.Microsecond
 	now := w.cfg.Clock()

@@ -8,27 +8,27 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// mostFollowed bounds the outcomes that a lock keeps for followers. The oldest are dropped first.
+// mostFollowed is the maximum number of outcomes that a lock keeps for followers. The oldest are dropped first.
 const mostFollowed = mostEntries
 
-// A follower is forgotten a day after the last request that named it. The time of that request is updated at most once an hour.
+// A follower is forgotten a day after its last request. [Follower.Seen] is updated at most once an hour, because each update writes the register.
 const (
 	noteFollower   = int64(time.Hour / time.Microsecond)
 	forgetFollower = 24 * noteFollower
 )
 
-// A Follower is a lock whose ticks depend on the outcomes of this lock. Times are in microseconds.
+// A Follower is a lock whose ticks depend on the outcomes of this lock.
 type Follower struct {
-	Used int64 `json:"used,omitempty"` // the newest tick whose outcome it no longer needs
-	Seen int64 `json:"seen"`           // the approximate time of the last request that named it
+	Used int64 `json:"used,omitempty"` // the newest tick whose outcome the follower no longer needs
+	Seen int64 `json:"seen"`           // the approximate time of the follower's last request, in microseconds
 }
 
-// spoiled is the outcome of a tick if one of its runs did not succeed.
+// spoiled is the value in [Register.Outcomes] of a tick with a run that did not succeed.
 const spoiled = -1
 
 // chain.lua has the same rules as the functions below.
 
-// endedThrough returns the newest tick up to which all ticks have ended: they are decided and have neither a run nor an orphan.
+// endedThrough returns the newest tick up to which all ticks have ended. A tick has ended if it is decided and has neither a run nor an orphan.
 func (g *Register) endedThrough(now int64) int64 {
 	through := g.low()
 	before := func(tick int64) {
@@ -37,7 +37,7 @@ func (g *Register) endedThrough(now int64) int64 {
 		}
 	}
 	for tick, e := range g.Ticks {
-		if e.State == lease.TickReopened && tick*1e6 > g.here(now)-noteFollower { // replicas no longer request an older reopened tick
+		if e.State == lease.TickReopened && tick*1e6 > g.here(now)-noteFollower { // an older reopened tick is ignored, because replicas no longer request it
 			before(tick)
 		}
 	}
@@ -50,7 +50,7 @@ func (g *Register) endedThrough(now int64) int64 {
 	return through
 }
 
-// comeDue makes the outcomes of ticks that have ended visible to followers, and drops the spoiled ones.
+// comeDue sets the due time of outcomes whose ticks have ended, so that followers get them, and drops the spoiled ones.
 func (g *Register) comeDue(now int64) (through int64) {
 	through = g.endedThrough(now)
 	for tick, due := range g.Outcomes {
@@ -65,7 +65,7 @@ func (g *Register) comeDue(now int64) (through int64) {
 	return through
 }
 
-// dropOutcomes forgets the outcomes up to the tick cut, and the oldest beyond the limit.
+// dropOutcomes drops the outcomes of ticks up to cut, and the oldest outcomes beyond mostFollowed.
 func (g *Register) dropOutcomes(cut int64) {
 	maps.DeleteFunc(g.Outcomes, func(tick, _ int64) bool { return tick <= cut })
 	ticks := slices.Sorted(maps.Keys(g.Outcomes))
@@ -89,7 +89,7 @@ func (g *Register) RecordOutcome(tick int64, well bool, perTick int, now int64) 
 	g.dropOutcomes(0)
 }
 
-// spoil records that a run of a tick was lost. The tick counts as failed unless a recovery of the run succeeds.
+// spoil records that a run of a tick was lost. The tick then counts as failed, unless a recovery of the run succeeds.
 func (g *Register) spoil(tick int64) {
 	if tick > 0 && len(g.Followers) > 0 {
 		if g.Outcomes == nil {
@@ -99,8 +99,8 @@ func (g *Register) spoil(tick int64) {
 	}
 }
 
-// Follow returns the ticks that succeeded, and the tick up to which all have ended, for a follower. used is the newest tick whose outcome the
-// follower no longer needs.
+// Follow records a request of a follower. It returns the ticks that succeeded, and the tick up to which all ticks have ended. used is the newest tick
+// whose outcome the follower no longer needs, or 0 if unknown.
 func (g *Register) Follow(name string, used, now int64) (through int64, ended []lease.Ended) {
 	if g.Followers == nil {
 		g.Followers = map[string]Follower{}

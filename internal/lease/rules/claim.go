@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A Ruling is the decision on a claim. Word is "slot" if the tick can't run in [View.Slot], and the claim needs a row in another slot.
+// A Ruling is the decision on a claim. The Word "slot" means that the claim needs a row in another slot, because the tick can't run in [View.Slot].
 type Ruling struct {
 	Word    string // a reply of acquire.lua, or "slot"
 	Outcome string
@@ -21,12 +21,12 @@ type Ruling struct {
 func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 	if run, ok := g.Runs[r.ID]; ok {
 		switch {
-		case v.Slot < 0 && !slices.Contains(v.Shut, r.ID): // the request was granted before, and its lease may still be held
+		case v.Slot < 0 && !slices.Contains(v.Shut, r.ID): // an earlier request with this id was granted, and its lease may still be held
 			return Ruling{Word: "held"}
 		case v.Slot != run.Slot:
 		case v.Kept == run.Token: // a repeated request whose first reply was lost
 			return Ruling{Word: lease.OutcomeGranted, Run: run}
-		case slices.Contains(v.Ballots, run.Token): // this claim wrote the grant with an earlier ballot
+		case slices.Contains(v.Ballots, run.Token): // an earlier ballot of this claim has written the grant into the register
 			run.Token = v.Token
 			g.Runs[r.ID] = run
 			return Ruling{Word: lease.OutcomeGranted, Run: run}
@@ -37,7 +37,7 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 	if r.Tick != nil {
 		g.Behind = r.Tick.Behind()
 		if from := max(lease.ToMicros(r.Tick.NotBefore), lease.ToMicros(r.Tick.At)); from > v.Now {
-			if s := r.Tick.Schedule; s != g.Digest && s != g.Digest2 { // announce the schedule now: a schedule announced at its tick would begin after the tick
+			if s := r.Tick.Schedule; s != g.Digest && s != g.Digest2 { // record a new schedule before its tick, because ticks up to the instant of the record count as decided
 				g.mend(v.Latest)
 				g.know(s, false, v.Now)
 			}
@@ -67,10 +67,10 @@ func (g *Register) Claim(r lease.Request, owner string, v View) Ruling {
 	return g.claimTick(r, owner, v)
 }
 
-// isUnheard reports whether a run was granted under this id, and its lease ended before the claimant got the reply. Such a run has never begun.
+// isUnheard reports whether a run got the lease id of r, but its lease ended before the claimant got the reply. Such a run has never begun.
 func (g *Register) isUnheard(r lease.Request) bool {
 	run, orphaned := g.Orphans[r.ID]
-	if held, ok := g.Runs[r.ID]; ok && held.Trigger != "" { // its lease has ended: no majority has its row
+	if held, ok := g.Runs[r.ID]; ok && held.Trigger != "" { // a run in the register without a row on a majority: its lease has ended
 		run, orphaned = held, true
 	}
 	return r.Adopt == "" && orphaned && run.Attempt == 1
@@ -90,7 +90,7 @@ func (g *Register) decidedRuling(r lease.Request, v View) (d Ruling, over bool) 
 		return Ruling{}, false
 	}
 	if m := g.Missed; lease.ZoneOf(r.Tick.Schedule) != "" && e.State != lease.TickPart && tick > m.After && tick <= m.Through && lease.ToMicros(r.Tick.NotBefore) > m.At {
-		// Another replica with other time zone data settled the tick as missed before it was due on this replica: reopen it.
+		// Another replica with other time zone data settled the tick as missed, before this replica's instant of the tick: reopen it.
 		g.Missed, g.Ticks[tick] = Missed{}, Entry{Prev: r.Previous(), State: lease.TickReopened}
 		return Ruling{}, false
 	}
@@ -122,7 +122,7 @@ func (g *Register) settle(r lease.Request, v View, outcome string) Ruling {
 	return Ruling{Word: "settled", Outcome: outcome}
 }
 
-// keepSettled keeps the settlement of ticks until a replica has recorded it, because the replica that settled them may die before that.
+// keepSettled keeps a settlement until a replica has recorded it, because the replica that settled the ticks may die before it records them.
 func (g *Register) keepSettled(tick, now int64, how string) {
 	g.Settled = append(g.Settled, Settled{tick, now, how})
 	g.Settled = g.Settled[max(len(g.Settled)-mostSettled, 0):]
@@ -133,11 +133,11 @@ func (g *Register) Acknowledge(ticks []time.Time) {
 	g.Settled = slices.DeleteFunc(g.Settled, func(s Settled) bool { return slices.ContainsFunc(ticks, lease.FromMicros(s.Tick*1e6).Equal) })
 }
 
-// hasGrant reports whether an undecided tick was granted in some slots.
+// hasGrant reports whether an undecided tick was granted in at least one slot.
 func (g *Register) hasGrant(tick int64) bool { return len(g.Ticks[tick].Slots) > 0 }
 
-// Fits reports whether a slot may run an undecided tick. A slot that was granted the tick may not run it again. If the tick was reopened for some
-// slots, only these may run it.
+// Fits reports whether an undecided tick may run in a slot. It may not run again in a slot in which it was granted. If it was reopened for some
+// slots, it may run only in these.
 func (g *Register) Fits(r lease.Request, slot int) bool {
 	if r.Tick == nil {
 		return true
@@ -155,7 +155,7 @@ func (g *Register) claimTick(r lease.Request, owner string, v View) Ruling {
 	used := slices.Compact(slices.Sorted(slices.Values(e.Slots)))
 	back := g.hasGrant(tick) && e.State == lease.TickReopened
 	if !back && g.hasGrant(tick) && len(used) >= r.Tick.PerTick {
-		return g.settle(r, v, "") // an earlier request had a greater PerTick
+		return g.settle(r, v, "") // an earlier request had a greater PerTick and left the tick undecided
 	}
 	if v.Slot < 0 || !g.Fits(r, v.Slot) {
 		if v.Full && !g.hasGrant(tick) && r.Tick.IfHeld != "" && !(r.Tick.KeepFirst && g.followsDecided(prev)) {
@@ -186,7 +186,7 @@ func (g *Register) claimTick(r lease.Request, owner string, v View) Ruling {
 	return granted
 }
 
-// claimSlot grants the row that a majority gave to the claimant, and adds the run to the register.
+// claimSlot grants the row that a majority gave to the claimant, and adds the run to the register. Without such a row, it refuses.
 func (g *Register) claimSlot(r lease.Request, owner string, v View) Ruling {
 	if v.Slot < 0 {
 		if v.Full {
@@ -198,7 +198,7 @@ func (g *Register) claimSlot(r lease.Request, owner string, v View) Ruling {
 	if r.Tick != nil {
 		run.Tick = r.Tick.At.Unix()
 	}
-	if r.Adopt != "" { // the run takes over the orphan's tick, with the next attempt; the ledger does not matter
+	if r.Adopt != "" { // the run takes over the orphan's tick with the next attempt; no check of the ledger, because the tick was granted before
 		found, ok := g.Orphans[r.Adopt]
 		if !ok {
 			return Ruling{Word: "decided", Outcome: "adopted"}
@@ -213,15 +213,15 @@ func (g *Register) claimSlot(r lease.Request, owner string, v View) Ruling {
 	return Ruling{Word: lease.OutcomeGranted, Run: run}
 }
 
-// A Choice is the row whose holder is asked to stop, and the reason. Found is false if there is none.
+// A Choice is the row whose holder is asked to stop, and the reason. Found is false if no row was selected.
 type Choice struct {
 	Row    lease.Row
 	Reason string
 	Found  bool
 }
 
-// Stop selects one of the held rows by the rules of stop.lua, and records the stop reason in the register. A lease that is not accounted for is not
-// in the register, so it gets the reason only on its rows.
+// Stop selects one of the held rows by the rules of stop.lua, and records the reason in the run of the row. A lease without a run in the register
+// (see [lease.Request.Accounted]) gets the reason only on its rows.
 func (g *Register) Stop(r lease.StopRequest, rows []lease.Row, v View) Choice {
 	if r.ID != "" {
 		i := slices.IndexFunc(rows, func(row lease.Row) bool { return row.ID == r.ID })
@@ -240,7 +240,7 @@ func (g *Register) Stop(r lease.StopRequest, rows []lease.Row, v View) Choice {
 		switch {
 		case run.Stopped != "" && run.StoppedFor == tick:
 			return Choice{*row, run.Stopped, true}
-		case run.Stopped != "" && g.isDecided(run.StoppedFor): // the run is stopping, but not to make room for an undecided tick
+		case run.Stopped != "" && g.isDecided(run.StoppedFor): // the run is stopping for another reason than to make room for an undecided tick
 			if leaving == nil {
 				leaving = row
 			}
@@ -257,7 +257,7 @@ func (g *Register) Stop(r lease.StopRequest, rows []lease.Row, v View) Choice {
 	return Choice{}
 }
 
-// toStop records why a run is asked to stop, and the tick that the run makes room for. It does not replace an earlier reason.
+// toStop records the reason of a stop request, and the tick that the run makes room for. An earlier reason is kept.
 func (g *Register) toStop(row lease.Row, reason string, tick int64) Choice {
 	run, accounted := g.Runs[row.ID]
 	if !accounted {
@@ -271,20 +271,20 @@ func (g *Register) toStop(row lease.Row, reason string, tick int64) Choice {
 	return Choice{row, run.Stopped, true}
 }
 
-// isDecided reports whether a tick is decided. No run has to make room for such a tick.
+// isDecided reports whether a tick is decided. Such a tick needs no slot, so no run has to make room for it.
 func (g *Register) isDecided(tick int64) bool {
 	e, known := g.Ticks[tick]
 	return known && e.State == lease.TickDecided || tick <= g.low() && !(known && e.State == lease.TickReopened)
 }
 
 // beganBefore reports whether a run began before a tick was due. The token is the time of the grant. A token far ahead of the nodes' clocks comes
-// from a wrong clock, and counts as earlier. A recovery began with the run that it recovers.
+// from a wrong clock, so the run counts as earlier. A recovery counts as earlier, because it continues a run of an earlier tick.
 func (run Run) beganBefore(token lease.Token, tick int64, r lease.StopRequest, v View) bool {
 	return run.Tick < tick && (int64(token) < lease.ToMicros(r.From) || int64(token) > minuteAfter(v.Latest) || run.Adopted != nil)
 }
 
-// End removes the run of a request from the register. With undo, the run never began, and its tick is reopened. If the schedule has changed to
-// another time zone meanwhile, the tick can't be reopened; the run then becomes an abandoned orphan, which a replica records.
+// End removes the run of a request from the register. With undo, the run never began, and its tick is reopened. If the schedule has moved to another
+// time zone since the grant, the tick can't be reopened. The run then becomes an abandoned orphan, which a replica records.
 func (g *Register) End(r *lease.Request, undo bool) (changed bool) {
 	id := r.ID
 	run, held := g.Runs[id]
@@ -295,12 +295,12 @@ func (g *Register) End(r *lease.Request, undo bool) (changed bool) {
 		}
 	}
 	switch {
-	case undo && held && run.Adopted != nil: // the orphan waits for another recovery and keeps its first stop reason
+	case undo && held && run.Adopted != nil: // the adopted orphan waits for another recovery, and keeps its first stop reason
 		of := run.Adopted.Run
 		of.Stopped = cmp.Or(of.Stopped, run.Stopped)
 		g.Orphans[run.Adopted.ID] = of
 	case undo && run.Attempt > 1:
-		return false // the lease of a recovery has ended, and its orphan has the tick
+		return false // the run is a recovery whose lease has ended: its orphan keeps the tick
 	case undo && !held && (run.Abandoned || run.EndedWell || run.Stopped != ""):
 		return false // the tick stays decided, and a replica records the orphan
 	case undo && run.Tick > 0 && g.Digest != "" && r.Zone() != lease.ZoneOf(g.Digest):
@@ -314,7 +314,7 @@ func (g *Register) End(r *lease.Request, undo bool) (changed bool) {
 	return true
 }
 
-// HandOver makes a run with a trigger an abandoned orphan. attempt is the last attempt that has begun.
+// HandOver removes a run. A run with a trigger becomes an abandoned orphan. attempt is the last attempt that has begun.
 func (g *Register) HandOver(id string, attempt int) {
 	run, held := g.Runs[id]
 	delete(g.Runs, id)
@@ -325,7 +325,7 @@ func (g *Register) HandOver(id string, attempt int) {
 	g.Abandon([]string{id})
 }
 
-// Abandon marks orphans whose tick must stay decided. A replica calls it before it records them as abandoned.
+// Abandon marks orphans as abandoned: their ticks stay decided. A replica calls it before it records the orphans as abandoned.
 func (g *Register) Abandon(ids []string) {
 	for _, id := range ids {
 		if run, ok := g.Orphans[id]; ok {
@@ -335,7 +335,8 @@ func (g *Register) Abandon(ids []string) {
 	}
 }
 
-// EndDead ends runs whose lease has ended: a majority has promised not to accept their rows up to a token. Runs with a trigger become orphans.
+// EndDead ends the runs in dead whose token is at most upTo. Their leases have ended: a majority of the nodes has promised to refuse renewals and
+// claims up to this token. Runs with a trigger become orphans.
 func (g *Register) EndDead(dead []string, upTo int64) {
 	for _, id := range dead {
 		run, ok := g.Runs[id]

@@ -6,13 +6,13 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// The bounds of a register. No client writes values beyond them.
+// A register with more runs or followers counts as damaged.
 const (
 	mostRuns      = 20 * lease.MaxSlots
 	mostFollowers = 10_000
 )
 
-// findFault describes the first value of a register that is out of bounds; "" if there is none.
+// findFault describes a value of the register that is out of bounds. It returns "" if all values are within bounds.
 func (g *Register) findFault() string {
 	switch {
 	case !lease.Sound(g.Low, lease.MaxTick) || !lease.Sound(g.Since, lease.MaxNumber) || !lease.Sound(g.Since2, lease.MaxNumber) || !lease.Sound(g.Last, lease.MaxTick) ||

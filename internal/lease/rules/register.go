@@ -1,5 +1,5 @@
-// Package rules implements the rules of a lock in Go: which ticks may be granted, how runs of dead holders are recovered, and what a pause and a
-// stop request do. A quorum uses these rules. Tests compare them with the Lua scripts for a single master. The rules are pure functions: they use no
+// Package rules implements the rules of a lock in Go: which ticks may be granted, how runs of dead holders are recovered, and what a pause and a stop
+// request change. A quorum uses these rules. Tests compare them with the Lua scripts for a single master. The rules are pure functions: they use no
 // clock, no I/O and no randomness.
 package rules
 
@@ -17,10 +17,10 @@ import (
 // register as one value: see docs/decisions/017-quorum-register.md. The rules and the field names are the same as in acquire.lua, release.lua and
 // inspect.lua. Instants are in microseconds, ticks in seconds since 1970.
 type Register struct {
-	Low     int64           `json:"low,omitempty"` // all ticks up to Low are decided, unless From is equal to Low
+	Low     int64           `json:"low,omitempty"` // all ticks up to Low are decided, unless From is equal to Low: see low()
 	Ticks   map[int64]Entry `json:"ticks,omitempty"`
 	Runs    map[string]Run  `json:"runs,omitempty"`    // by lease id; granted and not ended
-	Orphans map[string]Run  `json:"orphans,omitempty"` // by lease id; their holder died, and their outcome is not recorded
+	Orphans map[string]Run  `json:"orphans,omitempty"` // by lease id; runs whose holder died or handed them over, until they are recorded or adopted
 	Digest  string          `json:"digest,omitempty"`  // the current schedule; its ticks up to the instant Since count as decided
 	Since   int64           `json:"since,omitempty"`
 	Digest2 string          `json:"digest2,omitempty"` // the previous schedule; its ticks up to the instant Since2 count as decided
@@ -29,27 +29,27 @@ type Register struct {
 	How     string          `json:"how,omitempty"`
 	By      string          `json:"by,omitempty"`
 	Paused  string          `json:"paused,omitempty"` // an encoded [lease.PauseRecord]
-	From    int64           `json:"from,omitempty"`   // equal to Low while Low is from the ticks of an earlier time zone; the method low then uses Since
+	From    int64           `json:"from,omitempty"`   // equal to Low if Low is a tick of an earlier time zone; the method low then uses Since
 	Behind  int64           `json:"behind,omitempty"` // the [lease.Tick.Behind] of the newest request, in seconds
 	Missed  Missed          `json:"missed,omitzero"`
 	Rules   Rules           `json:"rules,omitzero"`
 
-	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // by tick: the time from which the tick and all earlier ticks had ended; 0 if they have not; or [spoiled]
+	Outcomes  map[int64]int64     `json:"outcomes,omitempty"`  // by tick: the time from which this and all earlier ticks had ended; 0 if one has not; or [spoiled]
 	Followers map[string]Follower `json:"followers,omitempty"` // by name
 	Settled   []Settled           `json:"settled,omitempty"`   // settlements that no replica has recorded: see [lease.Tick.KeepOutcome]
 
 	began int64 // Since, or Since2 if the request is for the previous schedule
 }
 
-// A Missed describes ticks that were settled as too late at the instant At: the ticks after After and up to Through. With other time zone data, such
-// a tick may be due only later, and is then reopened: see decidedRuling.
+// A Missed describes the ticks later than After, up to Through, which were settled as too late at the instant At. By other time zone data, such a
+// tick may be due only after At. In this case decidedRuling reopens it.
 type Missed struct {
 	After   int64 `json:"after,omitempty"`
 	Through int64 `json:"through,omitempty"`
 	At      int64 `json:"at,omitempty"`
 }
 
-// Rules identifies the time zone data of the newest announced schedule. Since is the time at which it replaced other data; 0 if it did not.
+// Rules identifies the time zone data of the newest announced schedule. Since is the time at which this data replaced other data, or 0.
 type Rules struct {
 	Hash  string `json:"hash,omitempty"`
 	Since int64  `json:"since,omitempty"`
@@ -62,9 +62,9 @@ type Settled struct {
 	How  string `json:"how"` // encoded as in [lease.NewSettlement]
 }
 
-const mostSettled = 100 // only the newest are kept
+const mostSettled = 100 // older settlements are dropped
 
-// An Entry is the state of a tick that [Register.Low] does not cover: decided before an older tick, granted in part, or reopened.
+// An Entry is the state of a tick that [Register.Low] does not describe: decided although an older tick is undecided, granted in part, or reopened.
 type Entry struct {
 	Prev  int64  `json:"prev"`
 	State string `json:"state"`           // as in state.lua
@@ -72,7 +72,7 @@ type Entry struct {
 	How   string `json:"how,omitempty"`   // set for lease.TickDecided
 }
 
-// A Run is a lease that is accounted for: a held lease, or an orphan.
+// A Run is the run of a held lease, or an orphan. Only leases that are accounted for have a Run: see [lease.Request.Accounted].
 type Run struct {
 	Owner   string   `json:"owner"`
 	Slot    int      `json:"slot"`
@@ -85,12 +85,12 @@ type Run struct {
 	Adopted *Adopted `json:"heir,omitempty"` // the orphan that the run has adopted; restored if the grant is undone
 
 	EndedWell  bool   `json:"ended_well,omitempty"`  // the holder has reported that the work succeeded
-	Abandoned  bool   `json:"abandoned,omitempty"`   // the tick of the orphan stays decided, even if its claimant withdraws
+	Abandoned  bool   `json:"abandoned,omitempty"`   // the tick of the orphan stays decided, even if the claimant withdraws the claim
 	Stopped    string `json:"stopped,omitempty"`     // the reason why the holder is asked to stop
-	StoppedFor int64  `json:"stopped_for,omitempty"` // the tick that the run makes room for, if any
+	StoppedFor int64  `json:"stopped_for,omitempty"` // the tick that needs the slot of the stopped run, if any
 }
 
-// An Adopted is an orphan that another run recovers.
+// An Adopted is an orphan that another run recovers, with the orphan's lease id.
 type Adopted struct {
 	ID  string `json:"id"`
 	Run Run    `json:"run"`
@@ -122,20 +122,20 @@ func Read(value string) (*Register, error) {
 
 // Value encodes the register for storage.
 func (g *Register) Value() string {
-	text, _ := json.Marshal(g) // maps, numbers and strings give no error
+	text, _ := json.Marshal(g) // json.Marshal can't fail for maps, numbers and strings
 	return string(text)
 }
 
 const (
 	dayTicks    = 86400
-	mostEntries = 1000 // bounded because every claim reads all entries
+	mostEntries = 1000 // limited because every claim reads all entries
 )
 
 func minuteAfter(now int64) int64 {
 	return min(now, math.MaxInt64-lease.MinuteMicros) + lease.MinuteMicros
 }
 
-// mend corrects values that are more than a minute ahead of the nodes' clocks, because they come from a time when the clocks were wrong.
+// mend corrects instants and ticks that are more than a minute ahead of the nodes' clocks, because they were written while the clocks were wrong.
 func (g *Register) mend(now int64) {
 	bound := minuteAfter(now)
 	if g.Low*1e6 > bound {
@@ -153,8 +153,8 @@ func (g *Register) mend(now int64) {
 	}
 }
 
-// low returns the tick up to which all ticks are decided. After a change of the time zone, [Register.Low] is from the old zone, and low uses Since
-// instead.
+// low returns the tick up to which all ticks are decided. After a change of the time zone, [Register.Low] is a tick of the old zone, so low uses
+// Since instead.
 func (g *Register) low() int64 {
 	if g.From > 0 && g.From == g.Low {
 		return min(g.Low, g.Since/1e6)
@@ -171,13 +171,13 @@ func (g *Register) setLow(low int64) {
 	}
 }
 
-// Decided returns the tick up to which the request's schedule has no undecided ticks.
+// Decided returns the tick up to which the schedule of the request has no undecided ticks, except reopened ones.
 func (g *Register) Decided() int64 { return max(g.low(), g.began/1e6) }
 
-// here returns, in microseconds, the greatest [lease.Tick.At] of a tick that is due at an instant.
+// here returns the greatest [lease.Tick.At], in microseconds, of the ticks that are due at the instant now.
 func (g *Register) here(now int64) int64 { return now - g.Behind*1e6 }
 
-// leaveZone forgets the ticks of the current time zone, and returns the newest decided tick, in microseconds.
+// leaveZone forgets the ticks of the current zone: other zones number them differently. It returns the newest decided tick in microseconds.
 func (g *Register) leaveZone() int64 {
 	most := max(g.low(), g.Since/1e6)
 	for tick, e := range g.Ticks {
@@ -186,14 +186,14 @@ func (g *Register) leaveZone() int64 {
 		}
 	}
 	clear(g.Ticks)
-	g.Missed = Missed{} // ticks have other numbers in another zone
+	g.Missed = Missed{} // Missed has ticks of the zone that the lock leaves
 	g.Low = max(g.Low, most)
 	g.From = g.Low
 	return most * 1e6
 }
 
 // know records the schedule of a request. A new schedule begins now, so that an edited schedule never runs ticks of the past. The register has the
-// two newest schedules, so that no tick is lost during a rolling update. announced is true for the request of a replica that starts.
+// two newest schedules, so that no tick is lost during a rolling update. A schedule that a starting replica has announced always becomes current.
 func (g *Register) know(schedule string, announced bool, now int64) {
 	if schedule == g.Digest {
 		return
@@ -215,7 +215,7 @@ func (g *Register) know(schedule string, announced bool, now int64) {
 	g.Digest2, g.Since2, g.Digest, g.Since, g.began = g.Digest, left, schedule, fresh, fresh
 }
 
-// followsDecided reports whether all ticks up to prev, the previous tick of a tick, are decided.
+// followsDecided reports whether all ticks up to prev are decided.
 func (g *Register) followsDecided(prev int64) bool { return prev <= g.low() || prev*1e6 <= g.began }
 
 // decide records the final outcome of a tick.
@@ -233,7 +233,7 @@ func (g *Register) decide(tick, prev int64, how, by string, now int64) {
 	g.Last, g.How, g.By = tick, how, by
 }
 
-// advance moves low over decided ticks that follow without a gap. It drops old reopened ticks, and the oldest entries beyond the limit.
+// advance moves low over decided ticks that follow it without a gap. It drops old reopened ticks, and the oldest entries beyond mostEntries.
 func (g *Register) advance(now int64) {
 	for moved := true; moved; {
 		moved = false
@@ -253,7 +253,7 @@ func (g *Register) advance(now int64) {
 		}
 	}
 	ticks := slices.Sorted(maps.Keys(g.Ticks))
-	for _, tick := range ticks[:max(len(ticks)-mostEntries, 0)] { // these ticks follow a gap of undecided ticks
+	for _, tick := range ticks[:max(len(ticks)-mostEntries, 0)] { // drop the oldest entries: undecided ticks before them then count as decided
 		if g.Ticks[tick].State != lease.TickReopened {
 			g.setLow(max(g.low(), tick))
 		}
@@ -261,7 +261,7 @@ func (g *Register) advance(now int64) {
 	}
 }
 
-// reopen reopens the tick of a run that never started. For a tick with several grants, it reopens only the slot of the run.
+// reopen reopens the tick of a run that never started. If the tick may have several grants, only the slot of the run is reopened.
 func (g *Register) reopen(tick int64, slot int, prev int64, perTick int) {
 	e, known := g.Ticks[tick]
 	again := Entry{Prev: prev, State: lease.TickReopened}
@@ -283,8 +283,8 @@ func (g *Register) reopen(tick int64, slot int, prev int64, perTick int) {
 	g.Ticks[tick] = again
 }
 
-// Inspect records the announced schedule, and settles the undecided ticks up to through once the deadline has passed. before is the value of
-// [Register.Decided] before the settlement. since is the Since of [Rules].
+// Inspect records the announced schedule. If the settle deadline has passed, it settles the undecided ticks up to through. before is the value of
+// [Register.Decided] before the settlement, and since is the Since of [Rules].
 func (g *Register) Inspect(r lease.InspectRequest, through, now, latest int64) (before, since int64) {
 	g.mend(latest)
 	if r.Schedule != "" {
@@ -299,7 +299,7 @@ func (g *Register) Inspect(r lease.InspectRequest, through, now, latest int64) (
 	if through <= before || now <= lease.ToMicros(r.SettleDeadline) {
 		return before, since
 	}
-	some := false // some of these ticks were decided before
+	some := false // whether some of these ticks were decided before
 	for tick, e := range g.Ticks {
 		some = some || tick <= through && e.State != lease.TickReopened
 		if tick <= through && (e.State != lease.TickReopened || tick > before) {
@@ -330,23 +330,22 @@ func (g *Register) announceRules(hash string, now int64) (since int64) {
 	return g.Rules.Since
 }
 
-// A View is the state of a lock's rows on the nodes, according to the votes that one claimant has received.
+// A View is the state of a lock's rows, according to the votes of the nodes that one claimant has received.
 type View struct {
 	Now    int64 // the lower bound of the median of the nodes' clocks
 	Latest int64 // the upper bound of the median of the nodes' clocks
 	Slot   int   // the slot of the row that a majority gave to the claimant; -1 for none
 	Token  int64 // the ballot of the claimant
-	Kept   int64 // the token of the claimant's row; older than the ballot if a node gave the row to an earlier request
-	// Ballots has all ballots of this claim. Some nodes may have accepted one of them.
+	Kept   int64 // the token of the claimant's row; less than Token if the nodes gave the row to an earlier request
+	// Ballots has all ballots of this claim. Some nodes may have accepted a register with one of them.
 	Ballots []int64
 	Full    bool // each slot is held by another lease
 	Rows    []NodeRow
 	Unheard int      // the number of nodes whose state is unknown
-	Shut    []string // lease ids that can't have a live row on a majority
+	Shut    []string // the lease ids of runs that can't have a live row on a majority
 }
 
-// holder returns the owner of a row that holds a tick, or of any row if tick is 0, and the end of its lease. If there are several, it returns the one
-// whose lease ends first.
+// holder returns the end of the lease that ends first, and its owner. If tick is not 0, it considers only the leases of this tick.
 func (v View) holder(g *Register, tick int64) (until int64, owner string) {
 	for _, row := range v.Rows {
 		if tick != 0 && g.Runs[row.ID].Tick != tick {
@@ -359,23 +358,23 @@ func (v View) holder(g *Register, tick int64) (until int64, owner string) {
 	return until, owner
 }
 
-// A NodeRow is a row as reported by the nodes: the votes for one lease id in one slot.
+// A NodeRow has the votes of the nodes for one lease id in one slot.
 type NodeRow struct {
 	Slot         int
 	ID, Owner    string
 	Token, Lease int64
-	Expiry       int64 // the latest expiry on the nodes that vote for it
+	Expiry       int64 // the latest expiry on the nodes that vote for the row
 	Votes        int
-	State        string // entered if any node reports entered, tentative if all report tentative
+	State        string // RowEntered if any node reports it, RowTentative if all nodes do
 }
 
 // The states of a row, as in quorum.lua. The state is "" for a lease that is not accounted for, and for a row that a renewal restored.
 const (
-	RowTentative = "tentative" // the claim has not written the register yet
+	RowTentative = "tentative" // the claim may not have written its run to the register yet
 	RowEntered   = "entered"   // the run is or was in the register
 )
 
-// Over reports whether a row belongs to a run that the register no longer has.
+// Over reports whether the run of a row was removed from the register.
 func (r NodeRow) Over(g *Register) bool {
 	_, running := g.Runs[r.ID]
 	return r.State == RowEntered && !running

@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	// DescribeEvery is the interval at which each replica writes descriptions of its jobs to Redis. A job that was not described for three intervals belongs
-	// to no replica.
+	// DescribeEvery is the interval at which each replica writes descriptions of its jobs to Redis. A job that no replica has described for three
+	// intervals counts as removed.
 	DescribeEvery = time.Minute
 	sweepEvery    = time.Minute
-	// forgetAfter is the time for which all replicas must have lacked a job, and its lock must have been unused, before the lock is removed. A job that is
-	// configured again before that continues after its last decided tick. A job that is configured again later begins like a new job. In both cases no tick
-	// runs again.
+	// forgetAfter is the time after which the lock of a job is removed, if in all that time no replica had the job and the lock was unused. A job that is
+	// configured again earlier continues after its last decided tick. A job that is configured again later begins like a new job. In both cases no tick runs
+	// again.
 	forgetAfter = 24 * time.Hour
 )
 
@@ -183,8 +183,8 @@ func watchAgreement(ctx context.Context, alive func() []journal.Replica, j *jour
 	})
 }
 
-// confirmLost is the time for which a replica must be missing before it counts as lost, from the expiry of its registration. An outage of Redis lets all
-// registrations expire, but all replicas return soon after it.
+// confirmLost is the time for which the registration of a replica must have been missing before the replica counts as lost. In an outage of Redis all
+// registrations expire, but the replicas register again soon afterwards.
 const confirmLost = 2 * cluster.RegisterEvery
 
 // watchReplicas logs the loss of each replica once, even if the leader changes.

@@ -28,9 +28,9 @@ type Config struct {
 	Operator *cluster.Shared
 	// Version is the version of the program, for the OpenAPI description.
 	Version string
-	// User takes the context of a request. It returns the name of the request's user, and whether the user may act.
+	// User returns the name of the user of a request, and whether the user may act. Its argument is the context of the request.
 	User func(context.Context) (name string, mayAct bool)
-	// Stopping takes the context of a request. It returns a channel that is closed when the server begins to stop.
+	// Stopping returns a channel that is closed when the server begins to stop. Its argument is the context of a request.
 	Stopping func(context.Context) <-chan struct{}
 	// Log receives requests that failed through a fault of the server.
 	Log hclog.Logger
@@ -69,14 +69,14 @@ func New(cfg Config) (http.Handler, error) {
 	return withoutCaching(mux), nil
 }
 
-// writeError answers a request that matches no operation.
+// writeError answers a request that huma does not handle, because it has no route or is for the OpenAPI description.
 func writeError(w http.ResponseWriter, fault huma.StatusError) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(fault.GetStatus())
 	_ = json.NewEncoder(w).Encode(fault) // a failed write means that the client has gone
 }
 
-// withoutCaching forbids caches to store answers. An answer is valid only at one moment and for one user.
+// withoutCaching forbids caches to store answers, because an answer is valid only at one moment and for one user.
 func withoutCaching(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")

@@ -79,8 +79,8 @@ func ourText(text string) string {
 	return text
 }
 
-// newError returns the body of an error answer, in the format application/problem+json. It does not repeat values from the request, because they may contain
-// a secret, and because the answer to a body with many faults could grow to gigabytes. It reports an unreadable body as a fault of the client.
+// newError returns the body of an error answer, in the format application/problem+json. It leaves out values from the request, because they may contain a
+// secret, and because the answer to a body with many faults could grow to gigabytes. An unreadable body gets status 400 instead of huma's 500.
 func newError(code int, detail string, errs ...error) huma.StatusError {
 	if code == http.StatusInternalServerError && detail == unreadableBody {
 		code, errs = http.StatusBadRequest, nil // the texts of these errors contain network addresses
@@ -285,7 +285,7 @@ func keyPath(at []object) string {
 	return cluster.FirstLine(strings.Join(keys, "."), maxLocation)
 }
 
-// givenTwice is the end of the text of the error about a repeated key. By this text newError recognizes the error, and answers 422 instead of 400.
+// givenTwice is the end of the text of the error about a repeated key. newError recognizes the error by this text, and answers 422 instead of 400.
 const givenTwice = "more than once; send it once"
 
 // unmarshalJSON is like json.Unmarshal, but refuses repeated keys, and its errors have the texts of this API. huma calls it twice per body: first with an

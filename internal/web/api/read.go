@@ -12,7 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// JobPath is the part of a path that contains the name of a job.
+// JobPath is the path parameter with the name of a job.
 type JobPath struct {
 	Job string `path:"job" maxLength:"128" doc:"name of the job"`
 }

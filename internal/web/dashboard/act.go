@@ -101,7 +101,7 @@ func (h *handler) cancelRuns(r *http.Request) (string, error) {
 	return withNotice(jobPath(job), said), nil
 }
 
-// selectedJobs returns the job in the path of a request or, if there is none, the jobs in its form. The browser is redirected to back afterwards.
+// selectedJobs returns the job in the path of a request or, if there is none, the jobs in its form. back is the path to which the browser is redirected afterwards.
 func selectedJobs(r *http.Request) (s cluster.Selection, back string, err error) {
 	if job := r.PathValue("job"); job != "" {
 		return cluster.Selection{Jobs: []string{job}}, jobPath(job), nil
@@ -211,7 +211,7 @@ type auditPage struct {
 type act struct {
 	When             moment
 	By, Kind, Reason string
-	Note             string // end of a pause, or tick that was triggered again
+	Note             string // detail of the act, such as the end of a pause, or the tick that was triggered again
 	Run              link
 	Jobs             []link
 	More             int // number of further jobs, which have no link

@@ -101,7 +101,7 @@ func (h *handler) ticksOf(ctx context.Context, names []string, w cluster.Window)
 }
 
 // splitByLoad separates the jobs of a filter that have more than mostAnHour ticks in some hour of the week. It returns the names of the other jobs, and links
-// for those that tick often. If all jobs tick often, or the filter is the name of one job, it returns all names.
+// to the jobs that tick often. If all jobs tick often, or the filter is the name of one job, it returns all names.
 func (h *handler) splitByLoad(ctx context.Context, st *cluster.Status, f filter, first time.Time) (names []string, often []link, err error) {
 	names = namesOf(f.chooseJobs(st))
 	schedules, err := h.operator.Schedules(ctx)

@@ -13,7 +13,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// A link is one of several choices. The selected one has no Href.
+// A link is a text with a target. If links are choices, the selected choice has no Href.
 type link struct{ Text, Href string }
 
 // A moment is an instant on a page. ISO is the instant itself. Text is its distance from now, which the browser recalculates from ISO as time passes.
@@ -21,7 +21,7 @@ type moment struct{ ISO, Text, Title string }
 
 const stamp = "2006-01-02 15:04:05 MST"
 
-// momentOf returns the moment of an instant. For a zero time it is empty. The browser converts titles to the viewer's zone.
+// momentOf returns the moment of an instant, or an empty moment for a zero time. The browser converts Title to the viewer's zone.
 func momentOf(now, t time.Time) (m moment) {
 	if t.IsZero() {
 		return m
@@ -97,7 +97,7 @@ var (
 	markComing  = mark{"next", "○"}
 )
 
-// A legend has the marks by their names in the templates.
+// A legend makes the marks available to the templates, by name.
 type legend struct{ OK, Bad, Warning, NotRun, Running, Coming mark }
 
 var marks = legend{markOK, markBad, markWarning, markNotRun, markRunning, markComing}
@@ -114,9 +114,9 @@ func markOf(outcome journal.Outcome) mark { return classMarks[console.OutcomeCla
 // characters in one line. If it is longer, only its introducer matches, because otherwise an unterminated string would remove the rest of the output.
 var escapes = regexp.MustCompile(`(?:\x1b\[|\x{9b})[0-?]*[ -/]*[@-~]|\x1b(?:[\]P^_X](?:[^\x07\x1b\n]{0,256}(?:\x07|\x1b\\))?|[ -/]*[0-~])?`)
 
-// cleanText returns text from outside as a page may show it. It removes escape sequences, control characters and characters that change the direction of
-// writing, and replaces invalid bytes. Of each line it keeps only the part after the last carriage return, as a terminal does. The templates escape the text
-// for HTML.
+// cleanText makes text from outside, such as the output of a job, safe to show on a page. It removes escape sequences, control characters and characters that
+// change the direction of writing, and replaces invalid bytes. Of each line it keeps only the part after the last carriage return, as a terminal does. The
+// templates escape the text for HTML.
 func cleanText[T ~string](from T) string {
 	text := escapes.ReplaceAllString(strings.ToValidUTF8(string(from), "\uFFFD"), "")
 	text = strings.ReplaceAll(text, "\r\n", "\n")

@@ -81,7 +81,7 @@ type drawing struct {
 	q    timelineQuery
 	now  time.Time
 	y    int
-	ends map[string][]place // where runs were drawn, by job and tick
+	ends map[string][]place // positions of the drawn runs, by job and tick
 
 	jobs map[string]*cluster.Job
 }
@@ -168,7 +168,7 @@ func (d *drawing) drawGroup(g group, slots int, items []item) {
 	d.Groups = append(d.Groups, g)
 }
 
-// itemExtent returns the times between which an item is drawn. A short run is drawn longer than it was, and the sign of a tick extends to both sides.
+// itemExtent returns the times between which an item is drawn. A short run is drawn longer, so that it is visible. The sign of a tick extends to both sides.
 func (d *drawing) itemExtent(i item) (from, until time.Time) {
 	if i.record.Started.IsZero() {
 		return i.from.Add(-d.q.length / 200), i.until.Add(d.q.length / 200)
@@ -285,7 +285,7 @@ type lanes struct {
 	ends  []time.Time // end of the last item in each lane
 }
 
-// lanesOf returns the lanes for the slots that the items use. slots is the number of slots of the job; with 0 or 1 there are no such lanes.
+// lanesOf returns the lanes for the slots that the items use. slots is the number of slots of the job; with 0 or 1 no slot has a lane.
 func lanesOf(slots int, items []item) lanes {
 	used := 0
 	for _, i := range items {

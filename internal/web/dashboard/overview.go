@@ -19,7 +19,7 @@ const (
 	rowsOfAPage = 100
 	// problemsShown is the number of problems that are visible without a click.
 	problemsShown = 8
-	// renewMS is the interval at which the browser refreshes a page, in milliseconds. With the age of a cached status, a change is visible within 2 s.
+	// renewMS is the interval at which the browser refreshes a page, in milliseconds. Including the age of a cached status, a change is visible within 2 s.
 	renewMS = 1500
 )
 
@@ -118,8 +118,8 @@ func (h *handler) addRows(ctx context.Context, o *overview, st *cluster.Status, 
 	return nil
 }
 
-// paginate returns page at of a list, counted from 1, and a link for each page. If there is only one page, it returns no links. If there is no such page, it
-// returns the nearest one.
+// paginate returns one page of a list, and a link for each page. at is the number of the page, from 1. If it is out of range, paginate returns the nearest page.
+// If there is only one page, paginate returns no links.
 func paginate[T any](list []T, perPage, at int, href func(page string) string) (part []T, links []link) {
 	count := max((len(list)+perPage-1)/perPage, 1)
 	at = min(max(at, 1), count)
@@ -273,8 +273,8 @@ func holdersOf(now time.Time, j *cluster.Job) (list []holder) {
 	return list
 }
 
-// countedProblems are the problems that a verdict counts, the worst first. A problem that is counted by its code is not counted again by its level. Advice is counted
-// only if its code is listed.
+// countedProblems are the problems that a verdict counts, the worst first. A problem that is counted by its code is not counted again by its level. Advice is
+// counted only if its code is listed.
 var countedProblems = []struct{ code, one, many string }{
 	{"job_failed", "1 job fails", "%d jobs fail"},
 	{"job_missed", "1 job missed its tick", "%d jobs missed ticks"},

@@ -90,7 +90,7 @@ func parsePages(files *assets) (pages, error) {
 	return parsed, nil
 }
 
-// A page is a page before rendering: the frame that all pages share, and the body.
+// A page is the content of a web page before it is rendered: the frame that all pages share, and the body.
 type page struct {
 	Template string // template of the body
 	Code     int    // status code of the response; 0 means OK

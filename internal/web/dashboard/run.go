@@ -23,7 +23,7 @@ type output struct {
 
 type runPage struct {
 	Job, JobHref, ID string
-	URL              string // path of the job to which the forms are sent
+	URL              string // path of the job; forms are sent to paths below it
 	Mark             mark
 	Facts            []detail
 	Explanation      *explanation

@@ -18,8 +18,8 @@ const (
 	// mostListed is the maximum number of failures in the list above the chart. Only mostUnfolded of them are visible at first, so that the chart stays near
 	// the top of the page.
 	mostListed, mostUnfolded = 200, 10
-	// mostAlone is the maximum number of jobs whose own history is read for a window that ends now. With more jobs, the page uses the newest records of all jobs,
-	// which are read once for all viewers.
+	// mostAlone is the maximum number of jobs whose own history is read for the window around the present. With more jobs, the page uses the newest records of all
+	// jobs, which are read once for all viewers.
 	mostAlone = 20
 	// pastShare is the share of the window that lies before the chosen instant.
 	pastShare = 0.75
@@ -33,7 +33,7 @@ var spans = []struct {
 type timelinePage struct {
 	Query                string
 	ByJob                bool
-	At                   string // the chosen instant as in a link; "" for now
+	At                   string // the chosen instant, for links; "" for now
 	Span                 string
 	Spans                []link
 	Back, Forward, Today string
@@ -109,7 +109,7 @@ func (h *handler) showTimeline(r *http.Request) (*page, error) {
 	body := q.drawPage(st, past, coming, known)
 	wanted := journal.FailuresRequest{From: q.from, Until: q.until, Includes: known, Most: mostListed}
 	if q.at.IsZero() && !q.filter.Set() {
-		wanted.Includes = nil // all viewers without a filter then send the same request, and share the result
+		wanted.Includes = nil // without Includes, all viewers of a span share one result
 	}
 	failures, err := h.windows.Failures(ctx, wanted)
 	if err != nil {
@@ -146,8 +146,8 @@ func (t timelineQuery) drawPage(st *cluster.Status, past []journal.Record, comin
 	return body
 }
 
-// windowRecords reads the records of the window. It may return others too, which the caller must filter. For a window that ends now, all viewers share the
-// newest records of all jobs, unless the filter selects at most mostAlone jobs.
+// windowRecords reads the records of the window. The result may contain other records too, which the caller must remove. For the window around the present, all
+// viewers share the newest records of all jobs, unless the filter selects at most mostAlone jobs.
 func (h *handler) windowRecords(ctx context.Context, q timelineQuery, names []string, known func(job string) bool) ([]journal.Record, error) {
 	few := q.filter.Set() && len(names) <= mostAlone
 	if q.at.IsZero() && !few {

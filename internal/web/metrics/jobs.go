@@ -59,7 +59,7 @@ func (p *perJob) jobCollectors() []prometheus.Collector {
 }
 
 // SetJobs sets the jobs and pools of the configuration in use. Counters of new jobs start at zero. Series of removed jobs are deleted, because each one costs
-// memory here and in the database of the metrics. If a removed job still ends a run, its series exists again until the next SetJobs.
+// memory here and in the database of the metrics. If a run of a removed job ends later, the job has series again until the next SetJobs.
 func (m *Metrics) SetJobs(jobs []Job, pools []string, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,7 +150,7 @@ func (m *Metrics) Recall(job string, past Past) {
 	}
 }
 
-// setLatest sets *known to at if at is later, so the order of calls does not matter. The caller holds mu.
+// setLatest sets *known and the gauge of the job to at if at is later, so the order of calls does not matter. The caller holds mu.
 func (m *Metrics) setLatest(known *time.Time, at time.Time, series func(...string) prometheus.Gauge, job string) {
 	if at.After(*known) {
 		*known = at

@@ -97,7 +97,7 @@ func (m *Metrics) Count(e events.Event) {
 	}
 }
 
-// withReason lists the outcomes whose reasons are codes. Other reasons are free texts, and too many for a metric.
+// withReason lists the outcomes whose reasons are codes. Reasons of other outcomes are free texts, which would need too many series.
 var withReason = []run.Outcome{run.Canceled, run.Skipped, run.Missed}
 
 // countRecord counts the record of the end of a run, of a failed attempt that was retried, or of ticks that did not run. It also updates the times of the
@@ -128,7 +128,7 @@ func (m *Metrics) countRecord(rec journal.Record) {
 	}
 }
 
-// Recovering counts a run that recovers an orphaned run.
+// Recovering counts a run that repeats the tick of an orphaned run.
 func (m *Metrics) Recovering(job string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -136,7 +136,7 @@ func (m *Metrics) Recovering(job string) {
 	m.recoveries.WithLabelValues(job).Inc()
 }
 
-// Started records the time from a tick's due time to its start.
+// Started records the delay of a start: the time from the due time of the tick to the start.
 func (m *Metrics) Started(delay time.Duration) { m.delay.Observe(max(delay, 0).Seconds()) }
 
 // Waited records the time that a run waited for a slot of a pool. It is called when the run has the slot.
@@ -262,8 +262,8 @@ type NextTick struct {
 // PoolUse is the total number of slots of a pool, and the number of held ones.
 type PoolUse struct{ Slots, Held int }
 
-// cluster is the collector for the state of Redis and of the cluster. For a scrape, only redisUp calls Redis. The state of the cluster is the one that the
-// leader has read last, so a scrape does not wait for many calls to a Redis that hangs.
+// cluster is the collector for the state of Redis and of the cluster. During a scrape, only redisUp calls Redis. The state of the cluster is the last reading
+// of the leader, so a scrape does not wait for many calls to a Redis that hangs.
 type cluster struct {
 	redisUp func() bool
 	known   func() *Cluster

@@ -138,8 +138,8 @@ const (
 	// requestTimeout is the time limit for one answer of the provider. A sign-in needs at most three answers, which together take less than the time limit of
 	// the server for a request.
 	requestTimeout = 5 * time.Second
-	// maxAnswerBytes and maxHeaderBytes are the size limits of an answer. The longest regular answers are sets of keys with certificate chains, and are
-	// shorter.
+	// maxAnswerBytes and maxHeaderBytes are the size limits of an answer. They exceed the longest regular answers, which are sets of keys with certificate
+	// chains.
 	maxAnswerBytes, maxHeaderBytes = 512 << 10, 64 << 10
 )
 
@@ -161,7 +161,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, noAnswer(err)
 	}
 	defer resp.Body.Close()
-	// a redirection is not followed, because the other address would get the secret
+	// A redirection is refused, because its target would get the client secret.
 	if refused := r.Method == http.MethodPost && resp.StatusCode/100 == 4; resp.StatusCode != http.StatusOK && !refused {
 		return nil, &UnavailableError{fmt.Sprintf("it answered with the status %d", resp.StatusCode), errors.New(r.Method + " " + r.URL.Path)}
 	}

@@ -1,5 +1,5 @@
-// Package oidc signs people in at an OpenID Connect provider. It uses the authorization code flow with PKCE: it redirects a browser to the provider, which
-// sends the browser back with a code, and exchanges the code for a name and a role. It stores nothing about people.
+// Package oidc signs people in at an OpenID Connect provider. It uses the authorization code flow with PKCE: the package redirects a browser to the provider,
+// the provider sends the browser back with a code, and the package exchanges the code for a name and a role. It stores nothing about people.
 package oidc
 
 import (
@@ -33,8 +33,8 @@ type Config struct {
 	ClientID, RedirectURL string
 	// Secret returns the current client secret.
 	Secret func() string
-	// Scopes are the scopes to request. If Scopes is nil, they are openid, profile and email and, if the provider offers a scope with the name in RoleClaim,
-	// that scope too.
+	// Scopes are requested in addition to openid. If Scopes is nil, profile and email are requested, and also the scope with the name in RoleClaim if the
+	// provider offers such a scope.
 	Scopes []string
 	// NameClaim is the claim with a person's name. If it is "email", the provider must have verified the address.
 	NameClaim string
@@ -120,7 +120,7 @@ func New(cfg Config) (*Provider, error) {
 	return p, nil
 }
 
-// Host returns the host of the issuer's URL. Texts for people name the provider by it.
+// Host returns the host of the issuer's URL, as the name of the provider in texts for people.
 func (p *Provider) Host() string { return p.issuer.Host }
 
 // RedirectURL returns the URL to which the provider sends browsers back.

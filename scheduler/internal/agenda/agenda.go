@@ -2,10 +2,10 @@
 // each open tick. A tick is open on a replica from the time when it is due until the replica knows that it is decided. A place is this replica's
 // capacity for one run. "The server" is the Redis server.
 //
-// The caller calls [Agenda.Collect] as time passes, [Agenda.Send] when it claims a tick, and [Agenda.Wake] when a place becomes free. After the
-// answer to a claim it calls [Tick.NoteAnswer] or [Tick.NoteSilence], and then [Agenda.Ask], [Agenda.Doubt], [Agenda.Park], [Agenda.Grant], [Agenda.Return] or
-// [Agenda.Close]. [Agenda.Take] returns the ticks to claim now. [Agenda.Asks] returns the queue of later claims. The package does no I/O and reads no
-// clock: every instant is an argument. An agenda, its jobs and its ticks belong to one goroutine.
+// The caller calls [Agenda.Collect] as time passes, [Agenda.Send] when it claims a tick, and [Agenda.Wake] when a place becomes free. After the answer to a
+// claim, the caller calls [Tick.NoteAnswer] or [Tick.NoteSilence], and then [Agenda.Ask], [Agenda.Doubt], [Agenda.Park], [Agenda.Grant], [Agenda.Return] or
+// [Agenda.Close]. [Agenda.Take] returns the ticks to claim now. [Agenda.Asks] returns the queue of later claims. The package does no I/O and reads no clock:
+// every instant is an argument. An agenda, its jobs and its ticks belong to one goroutine.
 package agenda
 
 import (
@@ -33,8 +33,8 @@ type Agenda[T any] struct {
 	refusals int
 }
 
-// MaxOpen is the maximum number of open ticks of a job. If there are more, the oldest are given up. As soon as the server answers, all undecided
-// ticks before the oldest open tick are settled together.
+// MaxOpen is the maximum number of open ticks of a job. If there are more, the oldest are given up. As soon as the server answers, all undecided ticks
+// before the oldest open tick are settled in one request.
 const MaxOpen = 1000
 
 // openAtOnce is the number of ticks of one instant that are opened before the first claims are sent, so that the server works while the remaining
@@ -50,9 +50,9 @@ const ClockSlack = 2 * time.Millisecond
 // longestSoon is the maximum pause of [Agenda.AskSoon].
 const longestSoon = 50 * time.Millisecond
 
-// maxPassed is the maximum number of ticks that may be skipped while an older tick of a backlog waits. The job's ledger, its record of decided ticks
-// in Redis, has an entry for each of them until the older tick is decided. A ledger with more than a thousand entries counts all older ticks as
-// decided.
+// maxPassed is the maximum number of later ticks that may be skipped while an older tick of a backlog waits. Each skipped tick has an entry in the job's
+// ledger, its record of decided ticks in Redis, until the older tick is decided. A ledger keeps only the newest thousand entries and counts all ticks before
+// them as decided, so the older tick would never run.
 const maxPassed = MaxOpen - 2
 
 // Enter adds a job to the timeline, with all its ticks after an instant.
@@ -98,9 +98,9 @@ func (a *Agenda[T]) More() bool { return len(a.due) > 0 }
 // Clear empties the timeline and forgets due ticks that are not open. Open ticks stay.
 func (a *Agenda[T]) Clear() { a.timeline, a.due = timeline[*Job[T]]{}, nil }
 
-// isSilent reports whether a tick is undecided because the server does not decide it: its last claim was not answered, found the lock closed, or has
-// been under way for long. Later ticks of the job must then wait for this tick. A tick of a job with PerTick > 1 does not count before it waits,
-// because it normally stays open until its deadline.
+// isSilent reports whether a tick is undecided because the server does not decide it: its last claim was not answered or found the lock closed, or the tick
+// has waited long for a claim or an answer. Later ticks of the job must then wait for this tick. A new tick of a job with PerTick > 1 counts only while its
+// claim is under way, because such a tick normally stays open until its deadline.
 func (a *Agenda[T]) isSilent(k *Tick[T], now time.Time) bool {
 	switch {
 	case !k.Waits():
@@ -112,9 +112,8 @@ func (a *Agenda[T]) isSilent(k *Tick[T], now time.Time) bool {
 	return (queued || k.isIn(asking)) && now.Sub(k.state.since) >= unanswered
 }
 
-// Open opens a tick of a job. The tick waits for a slot, instead of being skipped, if no replica can claim it in time: its successor is already due,
-// or the server does not decide an earlier tick of the job. As long as the server answers, a new tick does not wait, even if older ticks of its job
-// do: it is skipped if all slots are held.
+// Open opens a tick of a job. The tick waits for a slot, instead of being skipped, if no replica can claim it in time: its successor is already due, or the
+// server does not decide an earlier tick of the job. While the server answers, a new tick is skipped if all slots are held, even if older ticks wait.
 func (a *Agenda[T]) Open(j *Job[T], of Instants, now time.Time) *Tick[T] {
 	j.opened++
 	if of.Name.IsZero() {
@@ -153,7 +152,7 @@ func (a *Agenda[T]) Open(j *Job[T], of Instants, now time.Time) *Tick[T] {
 func (a *Agenda[T]) comesLate(k *Tick[T], now time.Time) bool {
 	if k.Job.Spec == nil {
 		k.Due = k.Since
-		if k.At.After(k.Due) { // the job's zone was edited: the parents ended this tick in the old zone, which reached its local time earlier
+		if k.At.After(k.Due) { // the job's zone was edited: the parents ended this tick in the old zone, in which the local time of the tick comes earlier
 			k.Due = k.At
 		}
 		k.Deadline = k.Job.deadlineAfter(k.At, k.Due)
@@ -195,7 +194,7 @@ func (a *Agenda[T]) blameUndecided(k *Tick[T]) (run.Reason, Trouble) {
 	return run.ReasonRedis, Trouble{Since: k.state.since}
 }
 
-// LineUp makes all later ticks of a job wait, too, when a tick waits. Otherwise the run of one of these ticks could make the other ticks skip.
+// LineUp makes all later ticks of a job wait if a tick waits. Otherwise the run of one later tick could cause the other later ticks to be skipped.
 func (a *Agenda[T]) LineUp(k *Tick[T]) {
 	for _, o := range k.Job.Open {
 		if o.Name.After(k.Name) && !o.Waits() {
@@ -206,7 +205,7 @@ func (a *Agenda[T]) LineUp(k *Tick[T]) {
 	}
 }
 
-// Ask schedules the next claim of a tick, at the latest just after the tick's deadline, so that the tick is settled.
+// Ask schedules the next claim of a tick. The claim comes at the latest just after the tick's deadline, so that the server settles the tick.
 func (a *Agenda[T]) Ask(k *Tick[T], at, now time.Time) {
 	since := a.queueClaim(k, at, now)
 	a.moveTo(k, k.queuedState(since))
@@ -226,8 +225,8 @@ func (a *Agenda[T]) queueClaim(k *Tick[T], at, now time.Time) (since time.Time) 
 	return at
 }
 
-// AskSoon is [Agenda.Ask] for an instant that the server's clock has not reached. If the local estimate of the server's clock has already reached it,
-// the claim follows after a short pause. The pause grows with each such call.
+// AskSoon is [Agenda.Ask] for an instant that the server's clock has not reached. If the local estimate of the server's clock has already reached this
+// instant, the claim follows after a short pause. The pause grows with each such call.
 func (a *Agenda[T]) AskSoon(k *Tick[T], at, now time.Time) {
 	a.Ask(k, k.soonAt(at, now), now)
 }
@@ -247,11 +246,11 @@ func (a *Agenda[T]) Doubt(k *Tick[T], at time.Time) {
 	a.asks.Set(&k.inAsks, at)
 }
 
-// PutBack puts a taken tick back into the queue without a change of its state.
+// PutBack puts a tick that [Agenda.Take] returned back into the queue, without a change of its state.
 func (a *Agenda[T]) PutBack(k *Tick[T], at time.Time) { a.asks.Set(&k.inAsks, at) }
 
-// Park suspends the claims of a tick until this replica has a place for the tick, or until the older ticks of the job are decided. After its deadline
-// a parked tick is claimed even without a place, so that the server settles it. Of several such ticks of a job, only the oldest is claimed.
+// Park suspends the claims of a tick until this replica has a place for it, or until the older ticks of the job are decided. A parked tick past its deadline
+// is claimed even without a place, so that the server settles it, but only if it is the oldest open tick of its job.
 func (a *Agenda[T]) Park(k *Tick[T], now time.Time) {
 	full := k.state.full
 	since := k.state.since
@@ -307,8 +306,8 @@ func (a *Agenda[T]) Take(now time.Time, limit int) []*Tick[T] {
 	return batch
 }
 
-// Behind reports whether a waiting tick must wait for the next claim of an older tick of its job, and returns the time of that claim. Then both ticks
-// are claimed in one batch, the older tick first. Without this, the newer tick would be granted first.
+// Behind reports whether a waiting tick must wait for the next claim of an older tick of its job, and returns the time of this claim. The caller then claims
+// both ticks in one batch, the older tick first. If the newer tick were claimed earlier, it would be granted first.
 func (a *Agenda[T]) Behind(k *Tick[T]) (until time.Time, waits bool) {
 	if !k.Waits() {
 		return until, false // a tick that does not wait for a slot can't win before an older waiting tick

@@ -39,7 +39,7 @@ type Rules struct {
 	Runs                          *run.Job // the settings of the job's runs
 }
 
-// A Job has the open ticks of one job on this replica. T is the type of the caller's own data about it.
+// A Job has the open ticks of one job on this replica. T is the type of the caller's own data about the job.
 type Job[T any] struct {
 	*Rules
 	Spec *cronspec.Schedule // nil for a chained job
@@ -56,7 +56,7 @@ type Job[T any] struct {
 	// Elsewhere is true if this replica lacks labels that the job requires. This replica then never runs the job, and only settles ticks that no other
 	// replica decides.
 	Elsewhere bool
-	// Behind, if set, is the reason for which ticks before the oldest open tick are missed. Some of them may still be undecided on the server.
+	// Behind, if set, is the reason to record for missed ticks before the oldest open tick. Some of these ticks may still be undecided on the server.
 	Behind run.Reason
 
 	opened int // the number of ticks opened so far
@@ -92,7 +92,7 @@ func (j *Job[T]) Deadline(at, next time.Time) time.Time {
 	return end
 }
 
-// mostMoved is more than the time by which new zone data can move the instant of a local time.
+// mostMoved is an upper bound of the time by which new zone data can move the instant of a local time.
 const mostMoved = 26 * time.Hour
 
 // countedFrom returns the instant from which the start deadline of a tick counts: the instant at which the tick is due, or NewRules if that is later.
@@ -115,8 +115,8 @@ func (j *Job[T]) deadlineAfter(tick, since time.Time) time.Time {
 	return since.Add(j.Within(tick, LongestAuto))
 }
 
-// settleDelay returns the delay after a tick's deadline before this replica settles the tick. A replica that may not run the job waits, because a
-// replica that may run it has better information about the reason.
+// settleDelay returns the delay after a tick's deadline before this replica settles the tick. A replica without the job's labels waits, because a replica
+// with the labels knows better why the tick did not run.
 func (j *Job[T]) settleDelay() time.Duration {
 	if j.Elsewhere {
 		return unanswered
@@ -124,8 +124,8 @@ func (j *Job[T]) settleDelay() time.Duration {
 	return 0
 }
 
-// Overdue returns the time since which the oldest open tick of a job has been due. ok is false if there is none, or if an open tick is normal: the
-// oldest tick waits for a run of the job, this replica lacks the job's labels, or ticks of the job have several grants.
+// Overdue returns the time since which the oldest open tick of a job has been due. ok is false if there is no open tick, or if an open tick is normal: the
+// oldest tick waits for a run of the job, this replica lacks the job's labels, or each tick of the job has several grants.
 func (j *Job[T]) Overdue() (due time.Time, ok bool) {
 	if len(j.Open) == 0 || j.Elsewhere || j.PerTick > 1 || j.Open[0].awaitsRun() {
 		return time.Time{}, false
@@ -212,21 +212,21 @@ func (k *Tick[T]) Replaces() bool {
 	return k.Rules.Overlap == Replace && k.MayWin() && (k.Placed || k.Job.Running > 0)
 }
 
-// Contend makes a new tick contending, because its claim has stopped a run. A tick of a backlog stays InLine, so it is displaced only if the backlog is
-// stuck.
+// Contend makes a new tick contending, because its claim has stopped a run. A tick of a backlog stays InLine: it is displaced only if the backlog is stuck
+// (see findsStuck).
 func (k *Tick[T]) Contend() {
 	if k.Standing == Fresh {
 		k.Standing = Contending
 	}
 }
 
-// findsStuck reports whether the older tick o has found all slots held since before the tick that precedes k, so for longer than a period of the
-// schedule. Then the backlog is stuck: its runs last so long that waiting ticks would wait until their deadlines.
+// findsStuck reports whether o, a waiting tick older than k, has found all slots held since before the tick that precedes k. This is longer than a period of
+// the schedule. The backlog is then stuck: its runs last so long that waiting ticks would wait until their deadlines.
 func (k *Tick[T]) findsStuck(o *Tick[T]) bool {
 	return o.Waits() && o.Standing != Displaced && !o.held.IsZero() && o.held.Before(k.Previous)
 }
 
-// displaceOlder displaces older waiting ticks of a job if k, a new tick, and the newer of the waiting ticks need all the slots.
+// displaceOlder counts the slots that k, a new tick, and then the newest waiting ticks need. It displaces the waiting ticks for which no slot is left.
 func (a *Agenda[T]) displaceOlder(k *Tick[T], now time.Time) {
 	if k.Rules.Overlap != Replace {
 		return

@@ -70,7 +70,7 @@ func (k *Tick[T]) Wait(why Cause) {
 	k.Cause = why
 }
 
-// WaitAnew is [Tick.Wait] after an answer that does not show whether the slots are still held. A contending tick becomes InLine again.
+// WaitAnew is [Tick.Wait] after a claim that did not show whether the slots are still held. A contending tick becomes InLine again.
 func (k *Tick[T]) WaitAnew(why Cause) {
 	if k.Standing == Contending {
 		k.Standing = InLine
@@ -111,7 +111,7 @@ func (k *Tick[T]) olderTicks() []*Tick[T] {
 	return k.Job.Open[:i]
 }
 
-// StandAside sets the cause of a tick whose claim abstains, because older ticks come first or this replica has no free place.
+// StandAside sets the cause of a tick whose claim abstains: the cause of an older waiting tick, or a lack of places if no older tick waits.
 func (k *Tick[T]) StandAside() {
 	k.Cause = Cause{Reason: run.ReasonCapacity}
 	for _, o := range k.olderTicks() {
@@ -150,9 +150,9 @@ func (k *Tick[T]) Late(now time.Time) bool { return now.After(k.LastChance().Add
 
 func (k *Tick[T]) isOldest() bool { return k == k.Job.Open[0] }
 
-// MustWait reports whether a tick must wait for older ticks of its job before it is claimed. Two kinds of ticks don't simply wait:
-//   - A new tick is claimed once at its time. If all slots are held, the server skips it. Otherwise the tick then waits for the older ticks.
-//   - Late ticks are settled one at a time. If a reply is lost, the server can repeat only its last decision on the job.
+// MustWait reports whether a tick must wait for older ticks of its job before it is claimed:
+//   - A new tick is claimed once at its time, so that the server skips it if all slots are held. If a slot is free, the tick then waits for the older ticks.
+//   - Late ticks are settled one at a time, the oldest first. If a reply is lost, the server can repeat only its last decision on the job.
 func (k *Tick[T]) MustWait(now time.Time) bool {
 	// An unanswered claim may have decided the tick. The claim must be repeated at once, because the server forgets this decision when the older ticks
 	// are decided.
@@ -231,8 +231,8 @@ func (k *Tick[T]) Undecided(detail string, now time.Time) {
 //	parked     waiting, parked, asking, closed                 Ask (a place is free), Park, Send (to settle it), Close
 //	returning  waiting, closed                                 Ask (the grant was given back), Close
 //	givenUp    running, closed                                 the answer
-//	running    -                                               the run decides
-//	closed     -
+//	running    -                                               the tick has left the agenda
+//	closed     -                                               the tick has left the agenda
 type State struct {
 	name    stateName
 	since   time.Time // in due, waiting, asking, unsure and parked: the time since which the tick has been waiting for a claim or for its answer
@@ -268,7 +268,7 @@ var transitions = map[stateName][]stateName{
 	givenUp:   {running, closed},
 }
 
-// moveTo keeps the state and calls Refused if the transition is invalid, which is a bug of this program.
+// moveTo changes the state of a tick. An invalid transition is a bug of this program: moveTo then keeps the state and calls Refused.
 func (a *Agenda[T]) moveTo(k *Tick[T], next State) {
 	if slices.Contains(transitions[k.state.name], next.name) {
 		k.state = next
@@ -318,7 +318,7 @@ type Trouble struct {
 	Detail string
 }
 
-// At returns the text about the trouble for the record of a tick that is missed now, or "" if there is nothing to say.
+// At returns the text about the trouble for the record of a tick that is missed now, or "" if there was no trouble.
 func (t *Trouble) At(now time.Time, replica string) string {
 	if t.Since.IsZero() {
 		return t.Detail

@@ -36,8 +36,8 @@ type Instants struct {
 	Name     time.Time // identifies the tick on every replica: see [cronspec.Schedule.ID]; zero means At
 	Previous time.Time // the name of the tick before At; zero if there is none since 1970
 	Next     time.Time // the tick after At; zero if there is none
-	// Since is set only for a job of a chain, which has no schedule: it is the time at which the last parent's run ended. For such a job Previous is the newest
-	// earlier tick of the chain, and Next is zero.
+	// Since is set only for a job that runs after other jobs, and has no schedule. It is the time at which the last run of its parents ended. For such a job
+	// Previous is the newest earlier tick of the chain, and Next is zero.
 	Since time.Time
 }
 
@@ -141,8 +141,8 @@ func (h *lineHeap[E]) Pop() any {
 	return l
 }
 
-// A Queue is a priority queue of values, ordered by an instant. A value contains its own Entry for each queue that it may be in. So a value is found
-// without a search, and added without an allocation of an entry.
+// A Queue is a priority queue of values, ordered by an instant. A value contains its own Entry for each queue that it may be in, so the queue finds the
+// value without a search and adds it without an allocation.
 type Queue[T any] struct{ items []*Entry[T] }
 
 // An Entry is the membership of a value in one queue.
