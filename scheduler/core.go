@@ -81,8 +81,8 @@ func (c *core) wakeParked(now time.Time, changed ...*task) {
 	c.agenda.WakeStarved(c.places.free(), now)
 }
 
-// giveUp closes a tick that may be undecided. If a claim of the tick is under way, giveUp only marks the tick, because the claim may already be granted, and
-// the tick then runs. The tick keeps its place until the claim is answered.
+// giveUp removes a tick that may be undecided from the agenda. It also withdraws the tick's unanswered claim and frees its place on this replica, unless a claim
+// is under way: that claim may be granted, and the tick then runs and needs the place.
 func (c *core) giveUp(k *tick, dropped bool) {
 	if c.agenda.GiveUp(k, dropped) {
 		return

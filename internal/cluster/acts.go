@@ -183,7 +183,7 @@ func (o *Operator) pauseOrResume(ctx context.Context, s Selection, by Requester,
 	return done, pauseError(fault, len(jobs)-len(done))
 }
 
-// isChange reports whether a pause or resume changed anything: whether the job is paused, or the end, the reason or the user of its pause.
+// isChange reports whether a pause or resume had an effect: it began or ended a pause, or changed the end, the reason or the user of one.
 func isChange(p election.Paused) bool {
 	before, after := p.Before.On(p.Now), p.After.On(p.Now)
 	return before != after || after && (!p.Before.Until.Equal(p.After.Until) || p.Before.Reason != p.After.Reason || p.Before.By != p.After.By)

@@ -174,7 +174,7 @@ type StatusRequest struct {
 	Job string
 	// Recent is the number of newest records per job; 0 for the maximum, [RecentRuns]. It affects only [Job.Recent].
 	Recent int
-	// Failed selects jobs with a problem, Running jobs with a run, and Paused paused jobs.
+	// Failed selects the jobs that have a problem, Running the jobs that have a run, and Paused the jobs that are paused.
 	Failed, Running, Paused bool
 	// Tag is a tag that the jobs have. Match is a shell pattern that their names match, or a part of their names.
 	Tag, Match string

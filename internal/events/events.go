@@ -18,7 +18,7 @@ type Event interface{ isEvent() }
 // only the replica whose record reached Redis first publishes it, once. Output is nil.
 type Outcome struct{ journal.Record }
 
-// A ProblemBegan is the start of a problem of this replica. Code is the code of the warning in status.
+// A ProblemBegan is the start of a problem of this replica. Code is the code of the warning that `cronclave status` shows.
 type ProblemBegan struct {
 	Code string
 	At   time.Time

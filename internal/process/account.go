@@ -161,8 +161,8 @@ func passwdEntry(passwd, name string) (entry []string, err error) {
 const (
 	// getentTime bounds a lookup in a directory service (LDAP, SSSD). A slow lookup delays only the start that needs the entry.
 	getentTime = 5 * time.Second
-	// numberTime bounds the lookup of a user that is given by number together with a group. A start does not need the entry, and looks it up as many as three
-	// times. The three lookups must take less than 5 s in total, because a granted lease may leave no more time for the start.
+	// numberTime bounds the lookup of a user that is given by number together with a group. The lookup is optional: it adds the home folder and the further
+	// groups. A start makes up to three lookups, which must take less than 5 s in total, because a granted lease may leave no more time for the start.
 	numberTime = 1500 * time.Millisecond
 	// mostGetent caps getent's output in bytes. It has room for the entry of a group with about ten thousand members.
 	mostGetent = 4 << 20

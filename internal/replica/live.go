@@ -164,7 +164,7 @@ func (l *liveOutput) run(ctx context.Context) {
 		case <-l.wake:
 		case <-timer.C:
 		}
-		if ctx.Err() != nil { // requests with this context would fail, so nothing else is done
+		if ctx.Err() != nil { // publishLast has a time limit of its own
 			l.publishLast(ctx)
 			return
 		}

@@ -25,7 +25,7 @@ const (
 	askedForMaster
 )
 
-// parseBytes parses bytes that are written, and calls named for each command whose replies have a special form.
+// parseBytes parses p, the next bytes that the client sends. For each command whose replies have a special form, it calls named with the kind.
 func (r *requests) parseBytes(p []byte, named func(kind int)) {
 	for len(p) > 0 {
 		if r.skip > 0 {

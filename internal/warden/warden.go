@@ -89,9 +89,10 @@ type Warden struct {
 }
 
 const (
-	// mostFailures is the number of successive helpers that may fail to start or die within steady. After one more, no other helper is started.
+	// mostFailures caps the helpers in a row that fail. After one more, no other helper is started.
 	mostFailures = 8
-	steady       = 5 * time.Second
+	// steady is the time after its start for which a helper must live. Otherwise it has failed.
+	steady = 5 * time.Second
 	// The pauses between starts of helpers double from firstPause to lastPause. The first replacement is started at once.
 	firstPause, lastPause = 20 * time.Millisecond, time.Second
 	// startTime bounds the wait for a new helper's first answer.

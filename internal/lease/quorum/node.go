@@ -48,7 +48,7 @@ type missedCall struct {
 }
 
 const (
-	// hesitation is the minimum time without an answer after which a node is no longer trusted.
+	// hesitation is the shortest silence after which a node with calls under way counts as silent. Nodes that are slow anyway get more time: see isSilent.
 	hesitation = 25 * time.Millisecond
 	// probeAfter is the time after which a poll also calls an untrusted node, to find out whether it answers again. No poll waits for this answer.
 	probeAfter = time.Second

@@ -89,8 +89,8 @@ func (c *Store) acquireCall(r *lease.Request) call {
 	return k
 }
 
-// settleOverdue settles overdue ticks, and returns their answers by index. The caller gets the other replies only after these answers, so
-// settleOverdue sets the time of receipt of all replies again.
+// settleOverdue settles overdue ticks, and returns their answers by index. That takes further requests, for which the caller waits. A grant that comes too late
+// must be noticed (see [lease.Grant.Check]), so settleOverdue sets the time of receipt of all replies again.
 func (c *Store) settleOverdue(ctx context.Context, requests []lease.Request, replies []reply) map[int]answer {
 	var settled map[int]answer
 	for i, r := range replies {

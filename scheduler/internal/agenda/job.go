@@ -175,8 +175,8 @@ func (k *Tick[T]) CatchUp(now time.Time) {
 	}
 }
 
-// WasCaughtUp reports whether a tick that was given back, and is reopened after its deadline, may still be caught up. Either it was being caught up
-// when it was granted, or no replica was up to reopen it earlier.
+// WasCaughtUp reports whether the policy of the job still lets a tick run that was given back and is reopened after its deadline. The tick then counts as
+// caught up.
 func (k *Tick[T]) WasCaughtUp(now time.Time) bool {
 	passed := !k.Next.IsZero() && !k.Next.After(now)
 	return now.After(k.Deadline) && (k.Rules.CatchUp == CatchUpAll || k.Rules.CatchUp == CatchUpLatest && !passed)
@@ -220,8 +220,8 @@ func (k *Tick[T]) Contend() {
 	}
 }
 
-// findsStuck reports whether o, a waiting tick older than k, has found all slots held since before the tick that precedes k. This is longer than a period of
-// the schedule. The backlog is then stuck: its runs last so long that waiting ticks would wait until their deadlines.
+// findsStuck reports whether the backlog is stuck: the older tick o has found all slots held for more than a period of the schedule, that is since before
+// the tick that precedes k. The runs then last so long that waiting ticks would wait until their deadlines.
 func (k *Tick[T]) findsStuck(o *Tick[T]) bool {
 	return o.Waits() && o.Standing != Displaced && !o.held.IsZero() && o.held.Before(k.Previous)
 }
