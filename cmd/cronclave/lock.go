@@ -233,7 +233,7 @@ func (a *app) completePools(*cobra.Command, []string, string) ([]cobra.Completio
 // holderName returns the name of the lock's holder for messages. holder is "" if the process that held the lock has ended.
 func holderName(holder string) string { return cmp.Or(holder, "a process that has ended") }
 
-// A lockVariable is an environment variable that lock sets for its command.
+// A lockVariable is an environment variable that `cronclave lock` sets for its command.
 type lockVariable struct {
 	name, doc string
 	value     func(*lockJob, lease.Run) string

@@ -129,18 +129,15 @@ func namesFace(info journal.JobInfo, face time.Time) bool {
 // movedTo reports whether the job has a tick at i.at, the end of a gap, in place of i.face, the local time that the clock skipped. See package cronspec.
 func movedTo(info journal.JobInfo, i instant, zone *time.Location) bool {
 	return slices.ContainsFunc(info.Schedule, func(expression string) bool {
-		return !followsClock(expression) && firesBy(info.Name, expression, i.face, time.UTC) && firesBy(info.Name, expression, i.at, zone)
+		return isMoved(expression, zone) && firesBy(info.Name, expression, i.face, time.UTC) && firesBy(info.Name, expression, i.at, zone)
 	})
 }
 
-// followsClock reports whether an expression has no tick for a local time that the clock skips, because its minute or hour starts with "*". It also returns
-// true for a name such as @hourly.
-func followsClock(expression string) bool {
-	fields := strings.Fields(expression)
-	if len(fields) == 6 {
-		fields = fields[1:]
-	}
-	return len(fields) < 5 || strings.HasPrefix(fields[0], "*") || strings.HasPrefix(fields[1], "*")
+// isMoved reports whether a tick whose local time is skipped by the clock of zone moves to the end of the gap. Ticks of "@daily" move, ticks of "*/30 * * * *" are
+// left out.
+func isMoved(expression string, zone *time.Location) bool {
+	spec, err := cronspec.Parse([]string{expression}, cronspec.Options{Location: zone})
+	return err == nil && spec.Nominal()
 }
 
 func isTick(spec *cronspec.Schedule, at time.Time) bool {

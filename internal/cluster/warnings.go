@@ -344,7 +344,8 @@ func (r *statusReader) jobsOfDifferingZones() (jobs []string) {
 	return jobs
 }
 
-// differingZones returns the zones for which replicas have registered different hashes of the same month.
+// differingZones returns the zones whose rules differ between replicas. A replica registers a hash of each zone's rules from a month on, so only hashes from the
+// same month can be compared.
 func differingZones(replicas []journal.Replica) map[string]bool {
 	type month struct{ zone, month string }
 	hashes, differs := map[month]string{}, map[string]bool{}

@@ -41,7 +41,7 @@ func (c machineChecks) ofJob(d *draft) {
 		c.envFile(v, d)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.EnvFromFile)) {
-		c.checkPath(d.filed[name], d.EnvFromFile[name])
+		c.readFile(d.filed[name], d, d.EnvFromFile[name])
 	}
 	key := "command"
 	if d.Shell {
@@ -110,27 +110,13 @@ func (c machineChecks) checkProgram(v document.Value, path string) {
 	}
 }
 
-// envFile warns about an env file that is missing or has faults, and about lines that other programs read differently.
+// envFile warns about an env file that is missing, can't be read or has faults, and about lines that other programs read differently.
 func (c machineChecks) envFile(v document.Value, d *draft) {
-	if _, there := c.checkPath(v, d.EnvFile); !there {
+	text, ok := c.readFile(v, d, d.EnvFile)
+	if !ok {
 		return
 	}
-	var as *safefile.Identity
-	if c.rights != nil {
-		as, _ = c.rights(d.User, d.Group) // an error is ignored here, because checkUser warns about an unknown user
-	}
-	var text []byte
-	err := c.probe.probePath(d.EnvFile, func(ctx context.Context) (err error) {
-		text, err = safefile.Read(ctx, d.EnvFile, safefile.Policy{MaxBytes: safefile.MaxEnvFile, As: as, Trust: c.trust})
-		return err
-	})
-	if isUnchecked(err) {
-		c.Warn(v, "%s", c.noteUnchecked("the job", d.EnvFile, err))
-	}
-	if err != nil {
-		return // fileChecks reports this error if Options.Trust restricts owners
-	}
-	_, warnings, err := safefile.ParseEnv(d.EnvFile, string(text))
+	_, warnings, err := safefile.ParseEnv(d.EnvFile, text)
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
 			c.Warn(v, "%s: the job cannot start here", strings.TrimSpace(line))
@@ -139,6 +125,31 @@ func (c machineChecks) envFile(v document.Value, d *draft) {
 	for _, w := range warnings {
 		c.Warn(v, "%s:%d: %s", d.EnvFile, w.Line, w.Message)
 	}
+}
+
+// readFile reads a file of a job with the rights of the job's user. It warns if that fails.
+func (c machineChecks) readFile(v document.Value, d *draft, path string) (text string, ok bool) {
+	if _, there := c.checkPath(v, path); !there {
+		return "", false
+	}
+	var as *safefile.Identity
+	if c.rights != nil {
+		as, _ = c.rights(d.User, d.Group) // an error is ignored here, because checkUser warns about an unknown user
+	}
+	var content []byte
+	err := c.probe.probePath(path, func(ctx context.Context) (err error) {
+		content, err = safefile.Read(ctx, path, safefile.Policy{MaxBytes: safefile.MaxEnvFile, As: as, Trust: c.trust})
+		return err
+	})
+	switch {
+	case isUnchecked(err):
+		c.Warn(v, "%s", c.noteUnchecked("the job", path, err))
+	case errors.Is(err, fs.ErrPermission) && c.trust == safefile.Everybody: // otherwise, fileChecks reports the error
+		c.Warn(v, "%v: the job cannot start here if the replica has the rights of this user", err)
+	case err != nil && c.trust == safefile.Everybody:
+		c.Warn(v, "%v: the job cannot start here", err)
+	}
+	return string(content), err == nil
 }
 
 // fileChecks reports files of the configuration that untrusted users can change, and files that can't be read.

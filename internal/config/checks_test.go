@@ -33,6 +33,7 @@ env_from_file = { SECRET = "/no/such/secret" }
 [jobs.wrong]
 command = [%q]
 dir = %q
+env_file = %q
 [jobs.shell]
 command = "true"
 shell = ["/no/such/shell", "-c"]
@@ -48,7 +49,7 @@ enabled = false
 [jobs.good]
 command = ["program-in-path"]
 dir = %q
-`, plain, plain, dir)
+`, plain, plain, dir, dir)
 	for name, content := range map[string]string{plain: "", path: text} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -71,7 +72,7 @@ dir = %q
 	}
 	want := []string{"6 /no/such/program is not on this machine", "7 user nobody-here: no such user on this machine", "9 /no/such/folder is not on this machine",
 		"10 /no/such/env is not on this machine", "11 /no/such/secret is not on this machine", "13 " + plain + " is no program", "14 " + plain + " is no folder",
-		"17 /no/such/shell is not on this machine", "19 /no/such/here is not on this machine"}
+		"15 read " + dir + ": is a directory", "18 /no/such/shell is not on this machine", "20 /no/such/here is not on this machine"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

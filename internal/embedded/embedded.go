@@ -83,7 +83,7 @@ type Server struct {
 
 	mu     sync.Mutex // makes sure that no connection is served after Close
 	closed bool
-	doors  []door // the listener on addr, if there is one, and the listeners of views
+	doors  []door // the listener of the server's own address, if it has one, and one listener per read-only view
 }
 
 type door struct {

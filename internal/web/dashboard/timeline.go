@@ -183,7 +183,7 @@ func (b *timelinePage) listFailures(now time.Time, q timelineQuery, found journa
 	}
 }
 
-// comingOf returns the next tick of each job that has one before until.
+// comingOf returns the next tick of each known job, in the order of time. It leaves out ticks after until.
 func comingOf(st *cluster.Status, known func(job string) bool, until time.Time) (list []tickLink) {
 	jobs := slices.DeleteFunc(slices.Clone(st.Jobs), func(j cluster.Job) bool {
 		return j.Next == nil || j.Paused || !j.Enabled || j.Next.After(until) || !known(j.Name)
