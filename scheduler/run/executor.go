@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -200,6 +201,7 @@ func (e *execution) carryOut() Ending {
 		return e.undoGrant(end)
 	}
 	e.reach("ended")
+	e.explainLoss()
 	e.markSucceeded()
 	e.reach("told")
 	e.recordEnd() // before the release: if this replica died in between, the run would stay "running" in the history for ever
@@ -210,6 +212,19 @@ func (e *execution) carryOut() Ending {
 	e.reach("released")
 	e.logEnd(e.Term != nil && e.leavesToRecovery(end.state == interrupted))
 	return Ending{Record: e.record, unreturned: end.unreturned}
+}
+
+// explainLoss adds to the record of a lost run why its lease ended, or would have ended.
+func (e *execution) explainLoss() {
+	r := &e.record
+	if r.Outcome != Lost || e.Term == nil {
+		return
+	}
+	why := "stopped before the lease ended, because it was not renewed"
+	if cause := context.Cause(e.Term.Context()); cause != nil {
+		why = cause.Error()
+	}
+	r.Detail = strings.TrimSuffix(why+"; "+r.Detail, "; ")
 }
 
 // recordEnd records the end of a run. It waits for the write, at most for a quarter of the lease. If writes to the journal are failing, it does not

@@ -249,6 +249,37 @@ func TestRunIsRecordedBeforeItsLeaseIsReleased(t *testing.T) {
 	}
 }
 
+// An untidy runner leaves a process behind when its work is killed for its lease.
+type untidy struct{}
+
+func (untidy) Run(ctx context.Context, _ *Run) Result {
+	<-ctx.Done()
+	return Result{Err: ErrLost, LeftBehind: "1 process left behind"}
+}
+
+// The record of a lost run says why its lease ended, beside what the run itself left.
+func TestRecordOfALostRunSaysWhy(t *testing.T) {
+	stubborn := func(_ context.Context, r *Run) error { <-r.Kill.Done(); return nil }
+	for name, tc := range map[string]struct {
+		runner Runner
+		want   string
+	}{
+		"obeys":            {Func(untilStopped), "stopped before the lease ended, because it was not renewed"},
+		"leaves a process": {untidy{}, "stopped before the lease ended, because it was not renewed; 1 process left behind"},
+		"must be killed":   {Func(stubborn), "stopped before the lease ended, because it was not renewed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOrder(t, func(o *order) {
+				later := time.AfterFunc(1500*time.Millisecond, o.lose)
+				defer later.Stop()
+				if r := o.execute(Job{Runner: tc.runner}, nil); r.Outcome != Lost || r.Detail != tc.want {
+					t.Errorf("%s, %q, want %q", r.Outcome, r.Detail, tc.want)
+				}
+			})
+		})
+	}
+}
+
 // fillPool takes the only slot of a job's pool.
 func (o *order) fillPool(job Job) {
 	job.Lease = time.Minute

@@ -137,7 +137,7 @@ type Record struct {
 	// Reason is a code (docs/configuration.md#reasons) or the text of an error.
 	Reason Reason `json:"reason,omitempty"`
 	// Detail has more facts, or is "". For a missed tick it is the time without an answer of Redis, or the reason why Redis could not decide. For a
-	// run it names the processes that the command left behind.
+	// run it names the processes that the command left behind. For a lost run it also has the reason why the lease ended.
 	Detail string `json:"detail,omitempty"`
 	// ExitCode is the exit status of the command; nil if there is none, such as for a run in progress or after a signal.
 	ExitCode *int `json:"exit_code,omitempty"`
