@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -362,4 +364,18 @@ func usageError(format string, args ...any) error {
 }
 
 // version is set by the linker in releases.
-var version = "dev"
+var version string
+
+// programVersion returns the version without a leading v: the version that was linked in, or the version of the module, which `go install MODULE@VERSION` and a
+// build in a git checkout record. Without both it returns "dev".
+func programVersion() string {
+	build, _ := debug.ReadBuildInfo()
+	return versionOf(version, build)
+}
+
+func versionOf(linked string, build *debug.BuildInfo) string {
+	if linked == "" && build != nil && build.Main.Version != "(devel)" {
+		linked = build.Main.Version
+	}
+	return strings.TrimPrefix(cmp.Or(linked, "dev"), "v")
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -87,5 +88,21 @@ func TestLicenses(t *testing.T) {
 			}
 		}
 		t.Error("licenses.txt is out of date; run: go test ./cmd/cronclave -run TestLicenses -update")
+	}
+}
+
+// A program that was installed with `go install` has no version from the linker.
+func TestVersionOf(t *testing.T) {
+	of := func(module string) *debug.BuildInfo { return &debug.BuildInfo{Main: debug.Module{Version: module}} }
+	for _, tc := range []struct {
+		linked string
+		build  *debug.BuildInfo
+		want   string
+	}{
+		{"v0.1.0", of("v0.0.1"), "0.1.0"}, {"", of("v0.2.0"), "0.2.0"}, {"", of("(devel)"), "dev"}, {"", of(""), "dev"}, {"", nil, "dev"},
+	} {
+		if got := versionOf(tc.linked, tc.build); got != tc.want {
+			t.Errorf("%q, %v: %q, want %q", tc.linked, tc.build, got, tc.want)
+		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"syscall"
 	_ "time/tzdata" // zones for times on a terminal, in case the machine has no zone files
 
@@ -127,7 +126,7 @@ Redis. A job with per_tick = K has K runs of each tick.
 
 ` + exitCodeHelp(),
 		Example:       "  cronclave demo\n  cronclave check jobs.toml\n  cronclave run --redis redis://10.0.0.5:6379/0",
-		Version:       version,
+		Version:       programVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 
@@ -193,7 +192,7 @@ func newVersionCommand(a *app) *cobra.Command {
 			v := struct {
 				Version  string `json:"version"`
 				ZoneData string `json:"zone_data"`
-			}{strings.TrimPrefix(version, "v"), cronspec.BuiltIn().Version()}
+			}{programVersion(), cronspec.BuiltIn().Version()}
 			if asJSON {
 				return a.printJSON(v)
 			}

@@ -80,7 +80,7 @@ func (a *app) runReplica(ctx context.Context, name string, embed, trial bool) er
 		return err
 	}
 	r, err := replica.New(replica.Config{
-		Jobs: cfg, Files: files, Redis: conn, Trial: where != production, Name: name, Version: version,
+		Jobs: cfg, Files: files, Redis: conn, Trial: where != production, Name: name, Version: programVersion(),
 		Log: log, LogDropped: a.logDropped, WardenLog: a.wardenLog(), ClockOffset: offset,
 		Load: func() (*config.Config, *config.Files, error) {
 			cfg, files, err := a.readConfig()

@@ -175,6 +175,7 @@ func knownTable(key, table string) string {
 		{"in [cluster]", clusterSection().Names()},
 		{"in [history]", historyKeys().Names()},
 		{"in [heartbeat]", heartbeatKeys().Names()},
+		{"in [server]", serverKeys().Names()},
 		{"in [pools.NAME]", poolKeys().Names()},
 		{"in [calendars.NAME]", calendarKeys().Names()},
 	}

@@ -68,7 +68,7 @@ func ParseSize(s string) (int64, error) {
 // FormatSize returns a number of bytes in the notation of the configuration, such as 512MiB.
 func FormatSize(n int64) string {
 	unit := 0
-	for ; unit < 3 && n%1024 == 0; unit++ {
+	for ; unit < 3 && n != 0 && n%1024 == 0; unit++ {
 		n /= 1024
 	}
 	return fmt.Sprint(n, []string{"B", "KiB", "MiB", "GiB"}[unit])

@@ -26,6 +26,9 @@ func TestParseSize(t *testing.T) {
 		if got, err := ParseSize(s); err != nil || got != want {
 			t.Errorf("%q is %v, %v; want %v", s, got, err, want)
 		}
+		if got := FormatSize(want); got != s {
+			t.Errorf("%d is written as %s, want %s", want, got, s)
+		}
 	}
 	for _, s := range []string{"", "1", "1KB", "1kib", "1.5MiB", "-1B", " 1B", "8589934592GiB", "99999999999999999999B"} {
 		if got, err := ParseSize(s); err == nil {

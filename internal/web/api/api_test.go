@@ -191,6 +191,7 @@ func TestFaults(t *testing.T) {
 		{"GET", "/jobs/%7D/why?time=2026-03-01T00:30:00Z", "", 404, "no job"},
 		{"GET", "/runs?limit=0", "", 422, "limit"},
 		{"GET", "/runs?outcome=good", "", 422, "outcome"},
+		{"GET", "/runs?outcome=ok&failed=true", "", 422, "excludes outcome"},
 		{"GET", "/runs?sicne=2026-03-01T00:00:00Z", "", 422, "sicne"},
 		{"GET", "/ticks?from=2026-03-01T00:00:00Z&until=2026-02-01T00:00:00Z", "", 422, "until"},
 		{"GET", "/nothing", "", 404, ""},

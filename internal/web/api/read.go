@@ -144,6 +144,14 @@ type runFilter struct {
 	Limit   int       `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"how many, the newest"`
 }
 
+// Resolve refuses a request for both the failures and certain outcomes, as the command does.
+func (q *runFilter) Resolve(huma.Context) []error {
+	if q.Failed && len(q.Outcome) > 0 {
+		return []error{&huma.ErrorDetail{Location: "query.failed", Message: "excludes outcome; send one of them"}}
+	}
+	return nil
+}
+
 func (r *routes) registerRuns(api huma.API) {
 	registerGet(r, api, "/runs", "Runs", "runs", func(ctx context.Context, q *runFilter) ([]journal.Record, error) {
 		req := cluster.HistoryRequest{Job: q.Job, Since: q.Since, Until: q.Until, Limit: q.Limit}
