@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,34 @@ type theorem struct {
 	name  string
 	test  func(b *bench)
 	needs capability
+}
+
+// capability is what a theorem speaks of, and not all kinds of servers have.
+type capability int
+
+const (
+	queue        capability = 1 << iota // waiters in line, first come, first served
+	sets                                // several locks at once
+	transactions                        // WATCH, MULTI and EXEC
+	fenced                              // a fence kept in Redis
+	memory                              // a lock that is forgotten as a whole is closed for a lease
+	layout                              // the past is faked in the keys of one server
+	votes                               // nodes, some of which may be away or have forgotten
+
+	nothing capability = 0
+
+	oneServer = queue | sets | transactions | fenced | memory | layout
+	ofQuorum  = votes
+)
+
+func (c capability) String() string {
+	var all []string
+	for i, name := range []string{"a fair queue", "sets of locks", "transactions", "fences", "one server's memory", "one server's keys", "several nodes"} {
+		if c&(1<<i) != 0 {
+			all = append(all, name)
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 const (
@@ -264,6 +293,30 @@ func (b *bench) waitUntil(at time.Time) {
 	case <-time.After(at.Sub(b.now())):
 	case <-b.ctx.Done():
 		b.Fatal("the test is over")
+	}
+}
+
+// eventually waits for a condition.
+func eventually(b *bench, what string, holds func() bool) {
+	b.Helper()
+	for giveUp := time.Now().Add(timeout); !holds(); {
+		if time.Now().After(giveUp) {
+			b.Fatalf("not within %v: %s", timeout, what)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+// heldAgain waits until a lease has a row again.
+func heldAgain(b *bench, l holding) lease.Row {
+	b.Helper()
+	for n := 2; ; n++ {
+		b.await(l.ID(), n)
+		for _, row := range b.state().Running {
+			if row.ID == l.ID() {
+				return row
+			}
+		}
 	}
 }
 

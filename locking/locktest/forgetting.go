@@ -111,19 +111,6 @@ func newcomerBehindAll(b *bench) {
 	b.wins(b.client("newcomer"), lease.Request{Slots: slots})
 }
 
-// heldAgain waits until a lease has a row again.
-func heldAgain(b *bench, l holding) lease.Row {
-	b.Helper()
-	for n := 2; ; n++ {
-		b.await(l.ID(), n)
-		for _, row := range b.state().Running {
-			if row.ID == l.ID() {
-				return row
-			}
-		}
-	}
-}
-
 func putsBack(b *bench) {
 	b.known()
 	runs(b, b.b, 0)
@@ -195,6 +182,49 @@ func putBackSlot(b *bench) {
 	row := heldAgain(b, second)
 	if row.Slot != second.Slot() || row.Token != second.Token() || other.Slot() != first.Slot() {
 		b.Errorf("put back %+v, other has slot %d", row, other.Slot())
+	}
+}
+
+func putBackOfAttempts(b *bench) {
+	b.known()
+	l := b.wins(b.a, lease.Request{ID: "tries", Lease: renewing, Tick: b.tick(1), Trigger: "schedule"})
+	if _, err := l.NextAttempt(b.ctx); err != nil {
+		b.Fatal(err)
+	}
+	b.forget()
+	if row := heldAgain(b, l); row.Attempt != 2 || l.Attempt() != 2 {
+		b.Errorf("put back as %+v", row)
+	}
+	b.forget()
+	if n, err := l.NextAttempt(b.ctx); n != 3 || err != nil {
+		b.Errorf("attempt %d, %v", n, err)
+	}
+	if s := b.state(); len(s.Running) != 1 || s.Running[0].Attempt != 3 {
+		b.Errorf("rows %+v", s.Running)
+	}
+}
+
+// putBackOfARecovery: the server has forgotten the adoption, and shows its orphan again.
+func putBackOfARecovery(b *bench) {
+	b.known()
+	died(b, "dead", 1)
+	if n := len(b.state().Orphans); n != 1 {
+		b.Fatalf("%d orphans", n)
+	}
+	restore := b.snapshot()
+	r := adoption("dead")
+	r.Lease = renewing
+	recovery := b.wins(b.b, r)
+	restore()
+	if after := heldAgain(b, recovery); after.Attempt != 2 || recovery.Context().Err() != nil {
+		b.Errorf("put back as %+v", after)
+	}
+	b.open()
+	if a := b.ask(b.a, adoption("dead")); a.Verdict == lease.Granted {
+		b.Error("adopted twice")
+	}
+	if n := len(b.state().Orphans); n != 0 {
+		b.Errorf("%d orphans", n)
 	}
 }
 

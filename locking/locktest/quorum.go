@@ -2,12 +2,11 @@ package locktest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,152 +14,6 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/locking"
 )
-
-// onNodes fakes the past on some nodes of a quorum.
-func onNodes(b *bench, nodes []redis.UniversalClient, do func(node redis.UniversalClient) error) {
-	b.Helper()
-	for _, node := range nodes {
-		if err := do(node); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// minority are as many nodes as can be wrong, with those whose register is not that of the others; nil while no majority has one register.
-func minority(b *bench) []redis.UniversalClient {
-	b.Helper()
-	with := map[string][]redis.UniversalClient{}
-	for _, node := range b.nodes {
-		ballot := node.HGet(b.ctx, b.base(), "ballot").Val()
-		with[ballot] = append(with[ballot], node)
-	}
-	most := len(b.nodes)/2 + 1
-	for ballot, same := range with {
-		if ballot == "" || len(same) < most {
-			continue
-		}
-		return slices.DeleteFunc(slices.Clone(b.nodes), func(node redis.UniversalClient) bool { return slices.Contains(same[:most], node) })
-	}
-	return nil
-}
-
-// registerOf is what a node has accepted last.
-func registerOf(b *bench, node redis.UniversalClient) map[string]any {
-	b.Helper()
-	text, err := node.HGet(b.ctx, b.base(), "value").Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		b.Fatal(err)
-	}
-	all := map[string]any{}
-	if text == "" {
-		return all
-	}
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber()
-	if err := d.Decode(&all); err != nil {
-		b.Fatal(err)
-	}
-	return all
-}
-
-// setRegister fakes a field of what all nodes have accepted.
-func setRegister(b *bench, field string, value any) {
-	b.Helper()
-	var newest map[string]any
-	ballot := ""
-	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
-		if at := node.HGet(b.ctx, b.base(), "ballot").Val(); at >= ballot && at != "" {
-			newest, ballot = registerOf(b, node), at
-		}
-		return nil
-	})
-	newest[field] = value
-	next, _ := strconv.ParseInt(ballot, 10, 64)
-	ballot = fmt.Sprint(next + 1) // calls still on their way come too late
-	text, err := json.Marshal(newest)
-	if err != nil {
-		b.Fatal(err)
-	}
-	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
-		return node.HSet(b.ctx, b.base(), "value", string(text), "ballot", ballot, "floor", ballot).Err()
-	})
-}
-
-// setRowExpiry fakes the end of a lease on all nodes, and shuts its id so that its keeper, which is alive, does not renew it.
-func setRowExpiry(b *bench, l holding, at time.Time) {
-	b.Helper()
-	heldEverywhere(b, l)
-	field := fmt.Sprint("r", l.Slot())
-	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
-		if err := node.Set(b.ctx, b.base()+":dead:"+l.ID(), fmt.Sprint("shut ", int64(l.Token())), long).Err(); err != nil {
-			return err
-		}
-		parts := strings.SplitN(node.HGet(b.ctx, b.base(), field).Val(), "\n", 7)
-		if len(parts) < 7 || parts[0] != l.ID() {
-			return nil
-		}
-		parts[2] = fmt.Sprint(at.UnixMicro())
-		return node.HSet(b.ctx, b.base(), field, strings.Join(parts, "\n")).Err()
-	})
-}
-
-// voters are how many nodes have a row of a lease.
-func voters(b *bench, l holding) (n int) {
-	b.Helper()
-	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
-		if strings.HasPrefix(node.HGet(b.ctx, b.base(), fmt.Sprint("r", l.Slot())).Val(), l.ID()+"\n") {
-			n++
-		}
-		return nil
-	})
-	return n
-}
-
-// heldEverywhere waits until all nodes have a row of a lease.
-func heldEverywhere(b *bench, l holding) {
-	b.Helper()
-	eventually(b, "a row on each node", func() bool { return voters(b, l) == len(b.nodes) })
-}
-
-// goneEverywhere waits until no node has a row of a lease that was released: a majority was enough for that.
-func goneEverywhere(b *bench, l holding) {
-	b.Helper()
-	if b.onQuorum() {
-		eventually(b, "no row of it", func() bool { return voters(b, l) == 0 })
-	}
-}
-
-// forgets does to a node what FLUSHALL does, as far as the bench is concerned.
-func forgets(b *bench, node redis.UniversalClient) {
-	b.Helper()
-	keys := node.Scan(b.ctx, 0, b.prefix+"*", 1000).Iterator()
-	for keys.Next(b.ctx) {
-		if err := node.Del(b.ctx, keys.Val()).Err(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func isVoting(b *bench, node redis.UniversalClient) bool {
-	return node.HGet(b.ctx, b.prefix+"quorum", "state").Val() == "voting"
-}
-
-// founded waits until all nodes vote: while they join, registers are written once more, and what a test fakes in one may be undone.
-func founded(b *bench) {
-	b.Helper()
-	eventually(b, "all nodes vote", func() bool {
-		return !slices.ContainsFunc(b.nodes, func(node redis.UniversalClient) bool { return !isVoting(b, node) })
-	})
-}
-
-// votesAgain waits until a node has joined anew.
-func votesAgain(b *bench, node redis.UniversalClient) {
-	b.Helper()
-	eventually(b, "the node votes again", func() bool {
-		b.ask(b.b, lease.Request{Lock: "other", Abstain: true}) // somebody has to talk to it
-		return isVoting(b, node)
-	})
-}
 
 func quorums() []theorem {
 	return []theorem{
@@ -188,7 +41,7 @@ func quorums() []theorem {
 	}
 }
 
-// refusesToken demands [locking.ErrQuorum] of methods that a quorum can't serve.
+// refuses demands [locking.ErrQuorum] of methods that a quorum can't serve.
 func refuses(b *bench) {
 	b.Helper()
 	_, _, sets := b.a.MultiLock("{x}:1", "{x}:2").TryLock(b.ctx)
@@ -429,4 +282,171 @@ func endedRowSkipsNothing(b *bench) {
 	b.gets(b.b, lease.Request{Tick: settling(b, 1)}, lease.Held)
 	onNodes(b, most, func(node redis.UniversalClient) error { return node.HDel(b.ctx, b.base(), "r0").Err() })
 	b.release(b.wins(b.b, lease.Request{Tick: settling(b, 1)}))
+}
+
+// A claimant dies when one node has accepted its grant: the next one completes it, or makes its own; never both.
+func halfMade(b *bench) {
+	b.known()
+	b.release(b.wins(b.a, lease.Request{Tick: b.tick(0)}))
+	old := map[redis.UniversalClient]map[string]string{}
+	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
+		fields, err := node.HGetAll(b.ctx, b.base()).Result()
+		old[node] = fields
+		return err
+	})
+	l := b.wins(b.a, lease.Request{ID: "half", Tick: b.tick(1), Trigger: "schedule"})
+	onNodes(b, b.nodes[1:], func(node redis.UniversalClient) error { // to them the last accept never came
+		return node.HSet(b.ctx, b.base(), "value", old[node]["value"], "ballot", old[node]["ballot"]).Err()
+	})
+	b.expire(l)
+	a := b.ask(b.b, lease.Request{Tick: b.tick(1)})
+	if a.Verdict != lease.Granted && (a.Verdict != lease.Decided || a.Outcome != "granted") {
+		b.Fatalf("%+v", a)
+	}
+	for _, c := range []*locking.Client{b.a, b.client("newcomer")} {
+		decided(b, c, 1, "granted")
+	}
+	if orphans := len(b.state().Orphans); (a.Verdict == lease.Granted) == (orphans == 1) {
+		b.Errorf("%s, and %d orphans", a.Verdict, orphans)
+	}
+}
+
+// A claim finds its first slot taken and wins another; then its first try arrives at nodes that it had not reached yet.
+func lateTry(b *bench) {
+	r := lease.Request{Slots: 2}
+	heldEverywhere(b, b.wins(b.a, r))
+	r.ID = "mover"
+	moved := b.wins(b.b, r)
+	heldEverywhere(b, moved)
+	first := b.await("mover", 1)
+	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
+		if err := node.Del(b.ctx, b.base()+":dead:mover").Err(); err != nil { // that would refuse it, but need not be there yet
+			return err
+		}
+		reply, err := node.Do(b.ctx, first...).Slice()
+		if err == nil && reply[0] != "stale" && reply[0] != "dropped" {
+			b.Errorf("it was %s", reply[0])
+		}
+		return err
+	})
+	if n := voters(b, moved); n != len(b.nodes) {
+		b.Errorf("%d nodes have its row", n)
+	}
+}
+
+// A refused claim's call to take its votes back arrives after the same lease id was asked for again, by a client
+// whose clock has stepped back.
+func lateDrop(b *bench, r lease.Request) {
+	b.known()
+	var behind atomic.Int64
+	cfg := b.config("stepped")
+	begun := time.Now()
+	cfg.Clock = func() time.Duration { return time.Hour + time.Since(begun) - time.Duration(behind.Load()) }
+	c, err := locking.New(cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = c.Close() })
+	first := b.wins(b.a, lease.Request{Permanent: true})
+	heldEverywhere(b, first)
+	const step = time.Second
+	eventually(b, "the floor is older than the step", func() bool { return b.now().UnixMicro()-int64(first.Token()) > 2*step.Microseconds() })
+	r.ID, r.Permanent = "twice", true
+	var drop []any
+	eventually(b, "votes are taken back", func() bool { // a claim that asks the first node alone, since others are slow, has none to take back
+		b.gets(c, r, lease.Held)
+		for _, call := range b.sent.of(r.ID) {
+			if len(call) == quorumRelease {
+				drop = call
+			}
+		}
+		return drop != nil
+	})
+	tombstone := b.base() + ":dead:twice"
+	onNodes(b, b.nodes, func(node redis.UniversalClient) error { // as if it had not arrived yet
+		eventually(b, "the drop has arrived", func() bool { return node.Exists(b.ctx, tombstone).Val() == 1 })
+		return node.Del(b.ctx, tombstone).Err()
+	})
+	b.release(first)
+	goneEverywhere(b, first)
+	behind.Store(int64(step))
+	second := b.wins(c, r)
+	heldEverywhere(b, second)
+	if verdict, _ := b.again(drop); verdict != "dropped" {
+		b.Errorf("it was %s", verdict)
+	}
+	if n := voters(b, second); n != len(b.nodes) {
+		b.Errorf("%d nodes have its row", n)
+	}
+}
+
+// A claim asks again with the very number that a node has promised to another since.
+func promisedOnce(b *bench) {
+	b.known()
+	runs(b, b.a, 0)
+	l := b.wins(b.a, lease.Request{ID: "one", Tick: b.tick(1)})
+	heldEverywhere(b, l)
+	claim := slices.Clone(b.await("one", 1))
+	b.wins(b.b, lease.Request{ID: "two", Slots: 2, Permanent: true, AnyLimit: true, Trigger: "manual"})
+	for _, node := range b.nodes {
+		floor := node.HGet(b.ctx, b.base(), "floor").Val()
+		at := notAfter(claim) + 2
+		for _, moves := range []string{"", fmt.Sprintf(",%v,", claim[at+5])} {
+			again := slices.Clone(claim)
+			again[at+5], again[at+8] = floor, moves
+			reply, err := node.Do(b.ctx, again...).Slice()
+			if err != nil {
+				b.Fatal(err)
+			}
+			if reply[0] != "stale" {
+				b.Errorf("%s: promised again: %v", floor, reply[0])
+			}
+		}
+	}
+}
+
+// A claimant's last word arrives when others have decided more.
+func lateWriteBack(b *bench) {
+	b.known()
+	t := b.tick(1)
+	t.Deadline, t.IfLate = b.now().Add(-time.Minute), "missed"
+	b.gets(b.a, lease.Request{ID: "slow", Tick: t}, lease.Settled)
+	var late []any
+	for n := 1; len(late) != quorumAccept; n++ {
+		late = b.await("slow", n)
+	}
+	runs(b, b.b, 2)
+	ballot := fmt.Sprint(late[notAfter(late)+2])
+	eventually(b, "each node has a later ballot", func() bool { // a claim that finds a node slow leaves it out
+		b.release(b.wins(b.b, lease.Request{Permanent: true}))
+		return !slices.ContainsFunc(b.nodes, func(node redis.UniversalClient) bool {
+			return node.HGet(b.ctx, b.base(), "floor").Val() <= ballot
+		})
+	})
+	if verdict, _ := b.again(late); verdict != "stale" {
+		b.Errorf("it was %s", verdict)
+	}
+	decided(b, b.a, 2, "granted")
+}
+
+func orphanStaysDead(b *bench) {
+	b.known()
+	l := b.wins(b.a, lease.Request{ID: "one", Lease: renewing, Tick: b.tick(1), Trigger: "schedule"})
+	renewal := b.renewal("one")
+	eventually(b, "it is an orphan", func() bool { // its keeper may renew it in between
+		b.expire(l)
+		onNodes(b, b.nodes, func(node redis.UniversalClient) error { return node.Del(b.ctx, b.base()+":dead:one").Err() })
+		return len(b.state().Orphans) == 1
+	})
+	renewed := 0
+	onNodes(b, b.nodes, func(node redis.UniversalClient) error {
+		reply, err := node.Do(b.ctx, renewal...).Slice()
+		if err == nil && reply[0] == "renewed" {
+			renewed++
+		}
+		return err
+	})
+	if renewed > len(b.nodes)/2 {
+		b.Errorf("%d nodes have renewed it", renewed)
+	}
 }

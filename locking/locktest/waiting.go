@@ -75,17 +75,6 @@ func inLine(b *bench) int64 {
 	return n
 }
 
-// eventually waits for a condition.
-func eventually(b *bench, what string, holds func() bool) {
-	b.Helper()
-	for giveUp := time.Now().Add(timeout); !holds(); {
-		if time.Now().After(giveUp) {
-			b.Fatalf("not within %v: %s", timeout, what)
-		}
-		<-time.After(2 * time.Millisecond)
-	}
-}
-
 func grantOf(b *bench, a *attempt) holding {
 	b.Helper()
 	select {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
@@ -16,6 +15,13 @@ type answer struct {
 	lease.Result
 	line inLine
 	late bool // the request reached Redis too late, so Redis did not execute it
+}
+
+// An inLine is a waiter's place in the queue, by the reply to its last request.
+type inLine struct {
+	since time.Duration // the local clock before the request was sent
+	now   int64         // Redis's clock in the reply
+	ahead int           // the number of waiters ahead in the queue
 }
 
 // mostTries is the maximum number of tries for a request that Redis refuses as late because its clock was stepped. The reply to a late try has the
@@ -262,73 +268,4 @@ func (c *Store) grantAll(requests []lease.Request, got reply) ([]lease.Grant, le
 		}
 	}
 	return grants, lease.Result{Verdict: lease.Granted}
-}
-
-// A compact has the states of a compact lock before and after a simple request. A compact lock is a string instead of a hash: see
-// acquire_compact.lua. The scripts for compact locks only compare and replace strings. This file builds the strings.
-type compact struct {
-	keys           []string // the first key is the key of the lock
-	lease, longest int64    // in microseconds: the lease of the request, and the longest lease of the lock after the grant
-	token          string   // set once the request is granted
-	held, free     string   // the text after the token: while the lock is held, and after the release
-	life           int64    // the time to live of the lock, in milliseconds
-}
-
-// isPlain reports whether a request sets nothing but a new lease id, the length of the lease, and possibly AnyLimit and Channel.
-func isPlain(r lease.Request) bool {
-	return r.FirstTry && r.Slots == 1 && r.Tick == nil && r.Trigger == "" && r.Memo == "" && r.Adopt == "" && !r.Permanent && !r.Abstain && r.Delay == 0
-}
-
-// newCompact returns the states of a lock after the grant of a request. longest is the longest lease so far, and was is the text after the token
-// before the grant.
-func newCompact(r lease.Request, longest int64, owner string, idle time.Duration) (f *compact, was string) {
-	f = &compact{lease: r.Lease.Microseconds()}
-	f.longest = max(longest, f.lease)
-	was = freeFor(longest)
-	if f.free = was; f.longest != longest {
-		f.free = freeFor(f.longest)
-	}
-	f.held = " " + strconv.FormatInt(f.lease, 10) + f.free[len(" 0"):] + " " + r.ID + "\n" + owner
-	f.life = (max(idle.Microseconds(), 2*f.longest) + f.lease) / 1000 // long enough for the free lock, because a release does not change the time to live
-	return f, was
-}
-
-// freeFor returns the text after the token of a free lock, given its longest lease.
-func freeFor(longest int64) string { return " 0 " + strconv.FormatInt(longest, 10) }
-
-func (c *sender) compactGrant(r lease.Request, know lease.Observed) call {
-	key := c.key(r.Lock)
-	form, was := newCompact(r, know.Longest, c.cfg.Owner, c.cfg.Idle)
-	form.keys = []string{key, Tombstone(key, r.ID)}
-	return call{lock: r.Lock, id: r.ID, idle: c.cfg.Idle.Microseconds(), form: form, read: readCompactGrant}.
-		withScript(c.scripts.AcquireCompact, form.keys, "", digits(know.Floor), was, form.held, form.life)
-}
-
-func (c *sender) compactRelease(r *lease.Request, form *compact) call {
-	return call{lock: r.Lock, id: r.ID, idle: c.cfg.Idle.Microseconds(), form: form, read: readCompactRelease}.
-		withScript(c.scripts.ReleaseCompact, form.keys[:1], form.token+form.held, form.token+form.free)
-}
-
-// notCompact is the verdict for a lock that is not compact. The request then needs the full scripts.
-const notCompact = "not compact"
-
-// readCompactGrant decodes the reply of lua/acquire_compact.lua: Redis's time, and 1 if the request is granted.
-func readCompactGrant(k call, raw []any) reply {
-	k.form.token = Text(raw[0])
-	now, err := strconv.ParseInt(k.form.token, 10, 64)
-	switch {
-	case err != nil:
-		return reply{err: Unknown(fmt.Errorf("the server's clock: %w", err))}
-	case Number(raw[1]) == 0:
-		return reply{verdict: notCompact, now: now}
-	}
-	return reply{verdict: "granted", now: now, floor: now, longest: k.form.longest, form: k.form}
-}
-
-// readCompactRelease decodes the reply of lua/release_compact.lua, which does not include Redis's time.
-func readCompactRelease(_ call, raw []any) reply {
-	if Number(raw[0]) == 0 {
-		return reply{verdict: notCompact}
-	}
-	return reply{verdict: "released"}
 }

@@ -1,11 +1,8 @@
 package redis
 
 import (
-	"context"
-	"runtime"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
 )
@@ -43,10 +40,6 @@ const (
 	leads turn = iota // make a round trip
 	done              // read the reply
 )
-
-// joinTimeoutPart divides the timeout of a round trip. A caller that has waited for this part of the timeout leads another round trip, because the
-// connection of the current one may hang.
-const joinTimeoutPart = 4
 
 func (v *batcher) callsBack(n int) {
 	v.mu.Lock()
@@ -141,73 +134,4 @@ func (v *batcher) leaveWaiting(t *waitingCall) {
 	if v.dismissLeader(t) && v.isWorth() {
 		v.appointLeader(v.waiting[0])
 	}
-}
-
-// batcherOf returns the batcher for a call. Calls that replicas must acknowledge have their own batcher, so that they do not delay other calls.
-func (c *sender) batcherOf(k call) *batcher {
-	if k.sync {
-		return &c.acknowledged
-	}
-	return &c.batcher
-}
-
-// execShared executes a call in a round trip that other callers may share. If the call is sent at once, execShared waits for the reply or the
-// timeout, even if ctx is canceled.
-func (c *sender) execShared(ctx context.Context, k call) reply {
-	v := c.batcherOf(k)
-	if v.goFirst() {
-		defer v.endTrip()
-		if c.cfg.Work.Begin() {
-			defer c.cfg.Work.Done()
-		}
-		return c.execAlone(ctx, k)
-	}
-	t := &waitingCall{call: k, turns: make(chan turn, 1)}
-	v.joinWaiting(t)
-	first := c.cfg.Timeout / joinTimeoutPart
-	timer, patient := time.NewTimer(first), true
-	defer timer.Stop()
-	for {
-		select {
-		case s := <-t.turns:
-			if s == done {
-				return t.reply
-			}
-			travel := func() { c.leadTrip(context.WithoutCancel(ctx), v) } // the end of ctx must not end the calls of other callers
-			if !c.cfg.Work.Go(travel) {
-				travel()
-			}
-		case <-timer.C:
-			if !patient {
-				v.leaveWaiting(t)
-				return reply{err: Unknown(context.DeadlineExceeded)}
-			}
-			patient = false
-			timer.Reset(c.cfg.Timeout - first)
-			v.leadNow(t)
-		case <-ctx.Done():
-			v.leaveWaiting(t)
-			return reply{err: Unknown(ctx.Err())}
-		}
-	}
-}
-
-// leadTrip makes one round trip for a group of waiting calls, and appoints the next leader.
-func (c *sender) leadTrip(ctx context.Context, v *batcher) {
-	group := v.takeGroup()
-	if len(group) > 0 {
-		calls := make([]call, len(group))
-		for i, t := range group {
-			calls[i] = t.call
-		}
-		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
-		defer cancel()
-		for i, r := range c.sendCalls(ctx, calls) {
-			group[i].reply = r
-			group[i].turns <- done
-		}
-		v.callsBack(len(group))
-		runtime.Gosched()
-	}
-	v.endTrip()
 }

@@ -2,22 +2,13 @@ package redis
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
-
-// A routedCall is a call and the route to the server that has its lock.
-type routedCall struct {
-	call    int    // the index among the calls
-	to      string // the address to which a Cluster node redirected the call; "" without a redirection
-	ask     bool   // the redirection was ASK: the call needs ASKING first, because the slot is still migrating to the new node
-	load    bool   // the server has not loaded the script, so the command may need the text of the script
-	retried bool   // a read-only server has refused the call once
-	alone   bool   // the call is sent without others: the server refused a batch call, perhaps because of the keys of another call
-}
 
 // maxRounds is the maximum number of times that a call is sent. A node may redirect the call, and the next node may need the text of the script. Both
 // may happen again after SCRIPT FLUSH or another migration of the slot.
@@ -43,6 +34,79 @@ func (c *sender) execOne(ctx context.Context, k call) reply {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	return c.sendCalls(ctx, []call{k})[0]
+}
+
+// joinTimeoutPart divides the timeout of a round trip. A caller that has waited for this part of the timeout leads another round trip, because the
+// connection of the current one may hang.
+const joinTimeoutPart = 4
+
+// batcherOf returns the batcher for a call. Calls that replicas must acknowledge have their own batcher, so that they do not delay other calls.
+func (c *sender) batcherOf(k call) *batcher {
+	if k.sync {
+		return &c.acknowledged
+	}
+	return &c.batcher
+}
+
+// execShared executes a call in a round trip that other callers may share. If the call is sent at once, execShared waits for the reply or the
+// timeout, even if ctx is canceled.
+func (c *sender) execShared(ctx context.Context, k call) reply {
+	v := c.batcherOf(k)
+	if v.goFirst() {
+		defer v.endTrip()
+		if c.cfg.Work.Begin() {
+			defer c.cfg.Work.Done()
+		}
+		return c.execAlone(ctx, k)
+	}
+	t := &waitingCall{call: k, turns: make(chan turn, 1)}
+	v.joinWaiting(t)
+	first := c.cfg.Timeout / joinTimeoutPart
+	timer, patient := time.NewTimer(first), true
+	defer timer.Stop()
+	for {
+		select {
+		case s := <-t.turns:
+			if s == done {
+				return t.reply
+			}
+			travel := func() { c.leadTrip(context.WithoutCancel(ctx), v) } // the end of ctx must not end the calls of other callers
+			if !c.cfg.Work.Go(travel) {
+				travel()
+			}
+		case <-timer.C:
+			if !patient {
+				v.leaveWaiting(t)
+				return reply{err: Unknown(context.DeadlineExceeded)}
+			}
+			patient = false
+			timer.Reset(c.cfg.Timeout - first)
+			v.leadNow(t)
+		case <-ctx.Done():
+			v.leaveWaiting(t)
+			return reply{err: Unknown(ctx.Err())}
+		}
+	}
+}
+
+// leadTrip makes one round trip for a group of waiting calls, and appoints the next leader.
+func (c *sender) leadTrip(ctx context.Context, v *batcher) {
+	group := v.takeGroup()
+	if len(group) > 0 {
+		calls := make([]call, len(group))
+		for i, t := range group {
+			calls[i] = t.call
+		}
+		ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+		defer cancel()
+		for i, r := range c.sendCalls(ctx, calls) {
+			group[i].reply = r
+			group[i].turns <- done
+		}
+		v.callsBack(len(group))
+		runtime.Gosched()
+	}
+	v.endTrip()
 }
 
 // execAlone sends one call to the only server, without the cost of routing.
@@ -210,34 +274,32 @@ func (c *sender) enqueueBatch(ctx context.Context, pipe redis.Pipeliner, b *batc
 	return batchCalls
 }
 
-// nextRoute returns the next route of a call, and whether the call can be sent again at once. This is only possible after an error which proves that
-// Redis did not execute the call. Errors that take time to clear (TRYAGAIN, CLUSTERDOWN, LOADING, MASTERDOWN, NOREPLICAS) go to the caller, which
-// repeats its request with the same id.
-func (e routedCall) nextRoute(err error, from string, inCompany bool) (next routedCall, ok bool) {
-	if err == nil {
-		return e, false
+// packCalls combines calls of the same script into batch calls, if a single server has all keys.
+func (c *sender) packCalls(b *batch, calls []call) []*batchCall {
+	var batchCalls []*batchCall
+	open := map[string]*batchCall{} // by script: the batch call to which more calls may be added
+	loaded := map[string]bool{}
+	for _, e := range b.routedCalls {
+		k := calls[e.call]
+		alone := !c.servers.one || k.script.Batch == nil && k.script.Many == nil || k.heavy || e.alone
+		if p := open[k.script.SHA]; p != nil && !alone && len(p.routedCalls) < mostTogether && k.sameShape(calls[p.routedCalls[0].call]) {
+			p.routedCalls = append(p.routedCalls, e)
+			continue
+		}
+		p := &batchCall{routedCalls: []routedCall{e}}
+		batchCalls = append(batchCalls, p)
+		if !alone {
+			open[k.script.SHA] = p
+		}
 	}
-	if inCompany && (redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "CROSSSLOT")) { // Redis checks the keys of all calls before it executes any of them
-		e.alone = true
-		return e, true
+	for _, p := range batchCalls {
+		s := p.scriptOf(calls)
+		for _, e := range p.routedCalls {
+			p.load = p.load || e.load && !loaded[s.SHA]
+		}
+		loaded[s.SHA] = loaded[s.SHA] || p.load
 	}
-	if addr, moved := redis.IsMovedError(err); moved {
-		e.to, e.ask = redirectTarget(addr, from), false
-		return e, from != ""
-	}
-	if addr, ask := redis.IsAskError(err); ask {
-		e.to, e.ask = redirectTarget(addr, from), true
-		return e, from != ""
-	}
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		e.load = true
-		return e, true
-	}
-	if redis.IsReadOnlyError(err) && !e.retried { // the server is no longer a master; go-redis drops the connection, and looks for the new master
-		e.retried = true
-		return e, true
-	}
-	return e, false
+	return batchCalls
 }
 
 // awaitReplicas appends WAIT to a pipeline if a call needs the acknowledgement of replicas. WAIT must be on the connection of the scripts, because it

@@ -133,6 +133,16 @@ func parseGranted(line string) (g granted, ok bool) {
 	return g, g.isSound()
 }
 
+// parseStop parses a message of lua/stop.lua.
+func parseStop(line string) (id, reason string, ok bool) {
+	rest, ok := strings.CutPrefix(line, "stop\t")
+	if !ok {
+		return "", "", false
+	}
+	id, reason, ok = strings.Cut(rest, "\t")
+	return id, reason, ok && id != "" && reason != "" && lease.OneLine(reason, lease.MaxHeard)
+}
+
 // longestLedger is the maximum length of the ledger in a message, in bytes. It is enough for a thousand entries.
 const longestLedger = 1 << 18
 

@@ -103,14 +103,6 @@ func (c *Store) Release(ctx context.Context, r lease.ReleaseRequest) (answer lea
 	}
 }
 
-// releaseCompact releases a lease that [Store.AcquireCompact] granted. The verdict is notCompact if the lock is not compact any more.
-func (c *Store) releaseCompact(ctx context.Context, r lease.ReleaseRequest, form *compact, begun time.Duration) (verdict string, err error) {
-	k := c.compactRelease(&r.Row.Request, form)
-	k.asked = begun
-	got := c.execOne(ctx, k)
-	return got.verdict, got.err
-}
-
 // MarkSucceeded records that the work of a lease has succeeded.
 func (c *Store) MarkSucceeded(ctx context.Context, row *lease.HeldRow, followed bool) error {
 	r := &row.Request

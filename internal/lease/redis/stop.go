@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,16 +29,6 @@ func (c *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 		}
 	}
 	return answers
-}
-
-// parseStop parses a message of lua/stop.lua.
-func parseStop(line string) (id, reason string, ok bool) {
-	rest, ok := strings.CutPrefix(line, "stop\t")
-	if !ok {
-		return "", "", false
-	}
-	id, reason, ok = strings.Cut(rest, "\t")
-	return id, reason, ok && id != "" && reason != "" && lease.OneLine(reason, lease.MaxHeard)
 }
 
 // Pause sets or ends the pauses of locks, and publishes the changes.

@@ -9,18 +9,6 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// PatienceInLine is the time for which a waiter keeps its place in the queue without another request. It must be less than an hour, and less than the
-// client's Idle. A waiter repeats its request after a third of PatienceInLine, or after a tenth without a subscription: see nextTry. The third must
-// be less than ASKS_AGAIN in acquire.lua. The tenth must be less than CONFIRM in queue.lua and release_fast.lua.
-const PatienceInLine = 5 * time.Second
-
-// An inLine is a waiter's place in the queue, by the reply to its last request.
-type inLine struct {
-	since time.Duration // the local clock before the request was sent
-	now   int64         // Redis's clock in the reply
-	ahead int           // the number of waiters ahead in the queue
-}
-
 // confirmAfter is the time after which the keeper renews a lease that a message granted, unless a caller of locking.Lease.Confirmed waits for the
 // renewal. A lease that is released earlier needs no renewal.
 const confirmAfter = 50 * time.Millisecond
