@@ -44,14 +44,6 @@ func (p parameters[T]) encode(request T, given ...any) []any {
 	return args
 }
 
-func (p parameters[T]) argNames() []string {
-	names := make([]string, len(p))
-	for i := range p {
-		names[i] = p[i].name
-	}
-	return names
-}
-
 func flag(b bool) string {
 	if b {
 		return "1"

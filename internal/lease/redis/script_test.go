@@ -201,3 +201,11 @@ func TestUnknownIsMarkedOnce(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func (p parameters[T]) argNames() []string {
+	names := make([]string, len(p))
+	for i := range p {
+		names[i] = p[i].name
+	}
+	return names
+}
