@@ -251,9 +251,9 @@ func (m *abandonedRecords) replaceReceipts(job string, receipts map[string]*run.
 	m.byJob[job] = receipts
 }
 
-// maxMissed is the maximum number of ticks of a gap with a record each, because the history keeps only the newest records of a job. One more record stands
-// for all earlier ticks.
-const maxMissed = 100
+// maxMissed is the maximum number of ticks of a gap with a record each. One more record stands for all earlier ticks. The history of a job keeps 50 records by
+// default: with more for a gap, it would lose all runs before the gap, and the record of the earlier ticks.
+const maxMissed = 20
 
 // maxCounted is the maximum to which the earlier ticks of a gap are counted, because counting takes time: a job that runs every second has 600,000
 // ticks in a week.

@@ -153,6 +153,7 @@ func (r *statusReader) inspectLocks(ctx context.Context, uses []journal.LockUse)
 		case state.Err != nil:
 			continue
 		}
+		r.noteClosed(state.Closed)
 		all[i].setHolders(state.Running, r.usersOf(all[i], uses), r.status.Now)
 	}
 	return nil

@@ -98,7 +98,7 @@ func (st *Status) pastFaults() (list []Problem) {
 	if in := newestIncident(st.Incidents, journal.DataLoss, st.Now); in != nil {
 		closed := ""
 		if until := st.LocksClosedUntil; until != nil {
-			closed = fmt.Sprintf("; locks stay closed until %s at most, for one lease, and their jobs start nothing until then", until.UTC().Format(time.RFC3339))
+			closed = fmt.Sprintf("; locks stay closed until %s at most, for one lease, and grant nothing until then", until.UTC().Format(time.RFC3339))
 		}
 		list = append(list, Problem{Level: LevelWarning, Code: CodeDataLost, Since: &in.To,
 			Message: fmt.Sprintf("Redis lost its data between %s (FLUSHALL, a restart without its data, or a failover): replicas have restored the locks that "+

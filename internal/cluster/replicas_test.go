@@ -66,7 +66,7 @@ func TestStatusAfterALossOfData(t *testing.T) {
 	if err := c.conn.ZAdd(t.Context(), "cronclave:default:replicas", redis.Z{Score: float64(now.Add(-20 * time.Second).UnixMilli()), Member: "r2-aaaaaaaa"}).Err(); err != nil {
 		t.Fatal(err)
 	}
-	c.describe(t, journal.JobInfo{Name: "j", Schedule: []string{"@daily"}, Timezone: "UTC", Parallel: 1, Enabled: true, Seen: now})
+	c.describe(t, journal.JobInfo{Name: "j", Schedule: []string{"@daily"}, Timezone: "UTC", Parallel: 1, Enabled: true, Seen: now, Pool: "p", PoolSlots: 1})
 	if _, said := c.statusProblems(t); said != "error no_replica, warning replica_silent, warning replica_lost" {
 		t.Errorf("before the loss: %s", said)
 	}
@@ -74,6 +74,10 @@ func TestStatusAfterALossOfData(t *testing.T) {
 	note(journal.Outage, time.Hour)
 	until := now.Add(27 * time.Second)
 	if err := c.conn.HSet(t.Context(), "cronclave:default:{j}:job", "longest", 30_000_000, "closed", until.UnixMicro()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	until = until.Add(10 * time.Minute) // a pool with a holder whose lease is longer
+	if err := c.conn.HSet(t.Context(), "cronclave:default:{p}:pool", "longest", 630_000_000, "closed", until.UnixMicro()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	st, said := c.statusProblems(t)

@@ -30,8 +30,8 @@ type Status struct {
 	up   int           // replicas that are up and not draining
 	// Incidents are the outages of Redis and the losses of its data within the last week, from new to old.
 	Incidents []journal.Incident `json:"incidents"`
-	// DataLost is the newest loss of Redis' data within the last day; nil if there is none. LocksClosedUntil is the time at which the last closed lock of a job
-	// opens; nil if no lock of a job is closed.
+	// DataLost is the newest loss of Redis' data within the last day; nil if there is none. LocksClosedUntil is the time at which the last closed lock or
+	// pool opens; nil if none is closed.
 	DataLost         *journal.Interval `json:"data_lost,omitempty"`
 	LocksClosedUntil *time.Time        `json:"locks_closed_until,omitempty"`
 	// Problems are sorted by cause: Redis, replicas, the configuration, jobs, and advice last. See [Status.Grouped].
@@ -220,12 +220,17 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 		if state.Err != nil {
 			state = election.State{Now: r.status.Now} // the holders and the pause of the job are unknown
 		}
-		if closed := state.Closed; closed.After(r.status.Now) && (r.status.LocksClosedUntil == nil || closed.After(*r.status.LocksClosedUntil)) {
-			r.status.LocksClosedUntil = &closed
-		}
+		r.noteClosed(state.Closed)
 		r.status.Jobs = append(r.status.Jobs, jobOf(r.Zones(), r.jobs[i], state, recent[names[i]], r.status.Now))
 	}
 	return r.addStreaks(ctx, recent)
+}
+
+// noteClosed raises LocksClosedUntil to the time until which a lock is closed.
+func (r *statusReader) noteClosed(until time.Time) {
+	if until.After(r.status.Now) && (r.status.LocksClosedUntil == nil || until.After(*r.status.LocksClosedUntil)) {
+		r.status.LocksClosedUntil = &until
+	}
 }
 
 func (r *statusReader) addStreaks(ctx context.Context, recent map[string][]journal.Record) error {

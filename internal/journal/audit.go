@@ -20,8 +20,9 @@ const (
 	MaxActs  = 1000
 	KeepActs = 90 * 24 * time.Hour
 	KeepMore = 7 * 24 * time.Hour
-	// hardMaxActs is the maximum length of the log. Beyond it, the oldest acts are removed, even if they are younger than KeepMore.
-	hardMaxActs = 20_000
+	// hardMaxActs is the maximum length of the log. Beyond it, the oldest acts are removed, even if they are younger than KeepMore. One user can
+	// add 2*ActsADay entries a day, which is less than the maximum in the time of KeepMore.
+	hardMaxActs = 32_000
 	// ActsAMinute and ActsADay are the limits of acts per user. Cancels and pauses are counted separately and never refused: see [auditLog.countStop].
 	ActsAMinute, ActsADay = 120, 2000
 	// maxActJobs is the maximum number of jobs that an act names.

@@ -326,11 +326,11 @@ func (h *Host) whyNotStarted(cmd *exec.Cmd, s *Spec, t tree, err error) error {
 	if errors.Is(err, syscall.ETXTBSY) {
 		return fmt.Errorf("%w: %w", ErrNotStarted, why)
 	}
+	if errors.Is(err, syscall.EAGAIN) && cmd.SysProcAttr.Credential != nil && h.Probe() == nil { // limits of the run permit at least one process
+		return s.userLimit(cmd.Path)
+	}
 	if proc.IsExhausted(err) && s.Limits != (Limits{}) && h.Probe() == nil {
 		return fmt.Errorf("%w: %w", ErrLimits, why)
-	}
-	if errors.Is(err, syscall.EAGAIN) && cmd.SysProcAttr.Credential != nil && h.Probe() == nil {
-		return s.userLimit(cmd.Path)
 	}
 	return markNotStarted(why)
 }

@@ -431,6 +431,15 @@ func TestUserAtTheProcessLimit(t *testing.T) {
 	})
 }
 
+// A start that the user's limit of processes prevents is blamed on that, also if the run has limits of its own.
+func TestUserLimitBesideLimitsOfTheRun(t *testing.T) {
+	s := Spec{User: "4000011", Limits: Limits{Memory: 64 << 20}}
+	cmd := &exec.Cmd{Path: "/bin/true", SysProcAttr: &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4000011, Gid: 4000011}}}
+	if why := newTestHost(t, false).whyNotStarted(cmd, &s, group{}, syscall.EAGAIN); !errors.Is(why, ErrUserLimit) || errors.Is(why, ErrLimits) {
+		t.Errorf("got %v", why)
+	}
+}
+
 // TestCheckSizeIsTheKernels compares the answer with what the kernel does, right below its limits and above.
 func TestCheckSizeIsTheKernels(t *testing.T) {
 	fill := func(bytes int) (env []string) { // takes that many bytes, with NULs and pointers

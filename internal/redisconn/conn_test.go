@@ -132,9 +132,13 @@ func TestHungMinorityDelaysNoProbe(t *testing.T) {
 		defer close(waited)
 		_, _ = c.Examine(t.Context()) // waits for the silent one
 	}()
+	history := openQuorum(t, silentServer(t), embeddedServer(t), embeddedServer(t), embeddedServer(t))
 	for range 2 { // which take longer than one patient look if they wait as well
-		if _, err := c.Glance(t.Context()); err != nil {
+		if err := c.Check(t.Context()); err != nil {
 			t.Errorf("a quorum with a majority of its masters counts as away: %v", err)
+		}
+		if err := history.Check(t.Context()); err != nil {
+			t.Errorf("a quorum without its history counts as away: %v", err)
 		}
 	}
 	select {

@@ -385,10 +385,7 @@ func (r *Replica) clockOffset() (offset time.Duration, known bool) {
 }
 
 // redisUp reports whether Redis answers now, on the replica's own connections. It sends a request, because the last answer may be some seconds old.
-func (r *Replica) redisUp() bool {
-	_, err := r.redis.Glance(context.Background())
-	return err == nil
-}
+func (r *Replica) redisUp() bool { return r.redis.Check(context.Background()) == nil }
 
 // evictsExpiring reports whether Redis evicts keys with a time to live if memory runs short. It asks only one server of the Redis with the
 // registrations, because all masters of a Redis Cluster have the same configuration. Without an answer it returns the last known result.
