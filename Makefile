@@ -39,7 +39,7 @@ FOUR = -p 1 -parallel 4
 # All of it is compiled with the same flags, so that each package is compiled once. The Lua VM of the embedded Redis does without the race detector: each script runs in one
 # goroutine, and the tests take a third less time. No package with generic functions could do so: the linker may take its copies for those of other packages.
 export PLAIN_GOFLAGS := $(shell go env GOFLAGS)
-# Nothing is written for debuggers: a stack trace needs none of it, and compiling and linking take a tenth less.
+# Nothing is written for debuggers: a stack trace needs none of it, and compiling and linking take a tenth less. This replaces -ldflags and -gcflags of your own GOFLAGS.
 TEST_GOFLAGS := $(PLAIN_GOFLAGS) '-ldflags=-s -w' -gcflags=all=-dwarf=false $(if $(RACE),-race '-gcflags=github.com/yuin/gopher-lua/...=-race=false -dwarf=false')
 PROGRAM_RACE := -race=$(if $(filter 0,$(CRONCLAVE_TEST_RACE)),false,$(if $(RACE),true,false))
 test-programs test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint: export GOFLAGS := $(TEST_GOFLAGS)

@@ -18,6 +18,7 @@ import (
 
 // TestEachTickRunsOnce is the main job, without any trouble: whatever the number of replicas, the length of the runs and the
 // distance of their clocks from the truth.
+// Promise: P1, P2
 func TestEachTickRunsOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

@@ -172,6 +172,9 @@ func (s *inspections) inspectUntilAnswered(ctx context.Context, b *inspectionBat
 	return nil
 }
 
+// mostLate is the maximum number of ticks past their deadlines that are opened for a job with PerTick > 1.
+const mostLate = 100
+
 // openPastTicks opens the undecided ticks of the past whose deadline has not passed. It returns a request that settles the earlier ticks as missed.
 func (s *inspections) openPastTicks(t *task, st election.State, now time.Time) election.InspectRequest {
 	settle := election.InspectRequest{Lock: election.JobLock(t.Name), SettleOutcome: missedBecause(s.cfg.missedReason(t, run.ReasonDown)), SettleSchedule: t.scheduleDigest()}
@@ -179,7 +182,7 @@ func (s *inspections) openPastTicks(t *task, st election.State, now time.Time) e
 	t.NewRules = st.RulesSince
 	singly := 0 // the number of late ticks that are opened nevertheless, to be settled one by one
 	if t.PerTick > 1 {
-		singly = maxMissed // a tick that had some of its runs is not missed, and only a claim shows whether the tick had runs
+		singly = mostLate // a tick that had some of its runs is not missed, and only a claim shows whether the tick had runs
 	}
 	for at := t.Spec.Prev(now.Add(time.Nanosecond)); t.Spec.ID(at).After(st.Decided); at = t.Spec.Prev(at) {
 		deadline := t.Extended(at, t.Deadline(at, t.Spec.Next(at)), len(open) == 0)

@@ -41,7 +41,7 @@ func (c machineChecks) ofJob(d *draft) {
 		c.envFile(v, d)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.EnvFromFile)) {
-		c.readFile(d.filed[name], d, d.EnvFromFile[name])
+		c.readFile(d.filed[name], d, d.EnvFromFile[name], safefile.MaxEnvValue)
 	}
 	key := "command"
 	if d.Shell {
@@ -112,7 +112,7 @@ func (c machineChecks) checkProgram(v document.Value, path string) {
 
 // envFile warns about an env file that is missing, can't be read or has faults, and about lines that other programs read differently.
 func (c machineChecks) envFile(v document.Value, d *draft) {
-	text, ok := c.readFile(v, d, d.EnvFile)
+	text, ok := c.readFile(v, d, d.EnvFile, safefile.MaxEnvFile)
 	if !ok {
 		return
 	}
@@ -127,8 +127,8 @@ func (c machineChecks) envFile(v document.Value, d *draft) {
 	}
 }
 
-// readFile reads a file of a job with the rights of the job's user. It warns if that fails.
-func (c machineChecks) readFile(v document.Value, d *draft, path string) (text string, ok bool) {
+// readFile reads a file of a job with the rights of the job's user. It warns if no replica on this machine could read it.
+func (c machineChecks) readFile(v document.Value, d *draft, path string, maxBytes int64) (text string, ok bool) {
 	if _, there := c.checkPath(v, path); !there {
 		return "", false
 	}
@@ -138,15 +138,14 @@ func (c machineChecks) readFile(v document.Value, d *draft, path string) (text s
 	}
 	var content []byte
 	err := c.probe.probePath(path, func(ctx context.Context) (err error) {
-		content, err = safefile.Read(ctx, path, safefile.Policy{MaxBytes: safefile.MaxEnvFile, As: as, Trust: c.trust})
+		content, err = safefile.Read(ctx, path, safefile.Policy{MaxBytes: maxBytes, As: as, Trust: c.trust})
 		return err
 	})
 	switch {
 	case isUnchecked(err):
 		c.Warn(v, "%s", c.noteUnchecked("the job", path, err))
-	case errors.Is(err, fs.ErrPermission) && c.trust == safefile.Everybody: // otherwise, fileChecks reports the error
-		c.Warn(v, "%v: the job cannot start here if the replica has the rights of this user", err)
-	case err != nil && c.trust == safefile.Everybody:
+	case errors.Is(err, fs.ErrPermission): // the replica may have more rights than this process
+	case errors.Is(err, safefile.ErrTooLong), err != nil && c.trust == safefile.Everybody: // otherwise, fileChecks reports the error
 		c.Warn(v, "%v: the job cannot start here", err)
 	}
 	return string(content), err == nil

@@ -17,7 +17,7 @@ import (
 func TestMachineLacksWhatJobsName(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	plain := filepath.Join(dir, "plain")
+	plain, long := filepath.Join(dir, "plain"), filepath.Join(dir, "long")
 	path := filepath.Join(dir, "jobs.toml")
 	text := fmt.Sprintf(`[replica]
 labels = { zone = "a" }
@@ -34,6 +34,7 @@ env_from_file = { SECRET = "/no/such/secret" }
 command = [%q]
 dir = %q
 env_file = %q
+env_from_file = { LONG = %q }
 [jobs.shell]
 command = "true"
 shell = ["/no/such/shell", "-c"]
@@ -49,8 +50,8 @@ enabled = false
 [jobs.good]
 command = ["program-in-path"]
 dir = %q
-`, plain, plain, dir, dir)
-	for name, content := range map[string]string{plain: "", path: text} {
+`, plain, plain, dir, long, dir)
+	for name, content := range map[string]string{plain: "", path: text, long: strings.Repeat("x", 130<<10)} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +73,7 @@ dir = %q
 	}
 	want := []string{"6 /no/such/program is not on this machine", "7 user nobody-here: no such user on this machine", "9 /no/such/folder is not on this machine",
 		"10 /no/such/env is not on this machine", "11 /no/such/secret is not on this machine", "13 " + plain + " is no program", "14 " + plain + " is no folder",
-		"15 read " + dir + ": is a directory", "18 /no/such/shell is not on this machine", "20 /no/such/here is not on this machine"}
+		"15 read " + dir + ": is a directory", "16 read " + long + ": longer than 128 KiB", "19 /no/such/shell is not on this machine", "21 /no/such/here is not on this machine"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

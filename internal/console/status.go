@@ -84,7 +84,7 @@ func (p Printer) printReplicas(st *cluster.Status) {
 			m = warning
 		}
 		cells := []string{p.cutText(r.Name, 21), string(r.State), agoText(st.Now, r.Seen), agoText(st.Now, r.Started), p.cutText(r.Load(), 10), p.cutText(r.Clock().String(), 12),
-			p.cutText(r.ConfigDigest, 9), p.cutText(r.Version, 10)}
+			p.cutText(r.ConfigDigest, 9), p.cutText(shortVersion(r.Version), 10)}
 		if p.Wide {
 			cells = append(cells, marginText(r.LeaseMargin), cmp.Or(r.ZoneData, "-"))
 		}
@@ -384,4 +384,12 @@ func (p Printer) printRedis(st *cluster.Status) {
 	for _, text := range st.Redis.Limits {
 		p.printItem(advice, text)
 	}
+}
+
+// shortVersion returns the commit of a version that Go made for a commit without a tag, such as 0.0.0-20261128170406-cd825a417c5c. Other versions stay.
+func shortVersion(version string) string {
+	if parts := strings.Split(version, "-"); len(parts) == 3 && parts[0] == "0.0.0" {
+		return parts[2]
+	}
+	return version
 }

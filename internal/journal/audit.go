@@ -21,8 +21,8 @@ const (
 	KeepActs = 90 * 24 * time.Hour
 	KeepMore = 7 * 24 * time.Hour
 	// hardMaxActs is the maximum length of the log. Beyond it, the oldest acts are removed, even if they are younger than KeepMore. One user can
-	// add 2*ActsADay entries a day, which is less than the maximum in the time of KeepMore.
-	hardMaxActs = 32_000
+	// add twice ActsADay entries a day, which is less than the maximum on the eight days that KeepMore touches.
+	hardMaxActs = 33_000
 	// ActsAMinute and ActsADay are the limits of acts per user. Cancels and pauses are counted separately and never refused: see [auditLog.countStop].
 	ActsAMinute, ActsADay = 120, 2000
 	// maxActJobs is the maximum number of jobs that an act names.

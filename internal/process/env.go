@@ -10,9 +10,6 @@ import (
 	"github.com/cronclave/cronclave/internal/safefile"
 )
 
-// maxValue is the maximum length of a variable's value in bytes. Linux limits NAME=value to 128 KiB.
-const maxValue = 128 << 10
-
 // EnvSpec lists the parts of a job's environment. If several parts set the same variable, the part whose field comes last in this struct takes precedence.
 type EnvSpec struct {
 	// Base is the replica's own environment, as from os.Environ.
@@ -146,7 +143,7 @@ func (f *jobFiles) readFile(path string, limit int64) (string, error) {
 }
 
 func (f *jobFiles) readValue(path string) (string, error) {
-	content, err := f.readFile(path, maxValue)
+	content, err := f.readFile(path, safefile.MaxEnvValue)
 	if err != nil {
 		return "", err
 	}

@@ -127,17 +127,17 @@ func TestQuorumIsLookedAtWithoutAHungMinority(t *testing.T) {
 func TestHungMinorityDelaysNoProbe(t *testing.T) {
 	t.Parallel()
 	c := openQuorum(t, embeddedServer(t), embeddedServer(t), silentServer(t), embeddedServer(t))
+	history := openQuorum(t, silentServer(t), embeddedServer(t), embeddedServer(t), embeddedServer(t))
 	waited := make(chan struct{})
 	go func() {
 		defer close(waited)
 		_, _ = c.Examine(t.Context()) // waits for the silent one
 	}()
-	history := openQuorum(t, silentServer(t), embeddedServer(t), embeddedServer(t), embeddedServer(t))
 	for range 2 { // which take longer than one patient look if they wait as well
-		if err := c.Check(t.Context()); err != nil {
+		if err := c.Glance(t.Context()); err != nil {
 			t.Errorf("a quorum with a majority of its masters counts as away: %v", err)
 		}
-		if err := history.Check(t.Context()); err != nil {
+		if err := history.GlanceAtLocks(t.Context()); err != nil {
 			t.Errorf("a quorum without its history counts as away: %v", err)
 		}
 	}
@@ -147,6 +147,9 @@ func TestHungMinorityDelaysNoProbe(t *testing.T) {
 	default:
 	}
 	<-waited
+	if err := history.Glance(t.Context()); err == nil {
+		t.Error("a quorum without its history counts as up, with all that it needs")
+	}
 }
 
 // TestPasswordOfTheFile has a Redis named outside of the file: its password goes only to servers of the file, and never over a weaker connection.

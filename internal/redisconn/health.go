@@ -63,7 +63,15 @@ const oldestRedis = 5
 
 // Examine checks the state of each master, and the settings that the guarantees depend on. Its error wraps ErrUnfit if a master can't be used for
 // locks. Other errors mean that Redis can't be used at the moment. The result is valid even with an error, but may be incomplete.
-func (c *Conn) Examine(ctx context.Context) (Health, error) {
+func (c *Conn) Examine(ctx context.Context) (Health, error) { return c.examineAll(ctx, unhurried) }
+
+// Glance returns the error of [Conn.Examine]. After a majority of a quorum has answered, it waits for the other masters for at most 250 ms.
+func (c *Conn) Glance(ctx context.Context) error {
+	_, err := c.examineAll(ctx, hasty)
+	return err
+}
+
+func (c *Conn) examineAll(ctx context.Context, late time.Duration) (Health, error) {
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
 	if !c.HasQuorum() {
@@ -74,7 +82,7 @@ func (c *Conn) Examine(ctx context.Context) (Health, error) {
 	var locks Health
 	var lockErr error
 	var look sync.WaitGroup
-	look.Go(func() { locks, lockErr = c.examineQuorum(ctx, unhurried) })
+	look.Go(func() { locks, lockErr = c.examineQuorum(ctx, late) })
 	h, err := c.examineMasters(ctx)
 	look.Wait()
 	// With a quorum, the guarantees do not depend on the server of the history, so most warnings about it are dropped. The warning that it refuses
@@ -87,12 +95,10 @@ func (c *Conn) Examine(ctx context.Context) (Health, error) {
 	return h, c.explainError(err)
 }
 
-// Check returns the error with which [Conn.Examine] says that Redis can't be used for locks now. With a quorum, it ignores the server of the history, and after
-// a majority has answered, it waits for the other masters for at most 250 ms.
-func (c *Conn) Check(ctx context.Context) error {
+// GlanceAtLocks is [Conn.Glance] without the server of the history of a quorum: it returns nil if ticks can be claimed.
+func (c *Conn) GlanceAtLocks(ctx context.Context) error {
 	if !c.HasQuorum() {
-		_, err := c.Examine(ctx)
-		return err
+		return c.Glance(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patient)
 	defer cancel()
@@ -348,7 +354,7 @@ func (h *Health) warnHidden() {
 const (
 	// patient is the time limit of the check of one server.
 	patient = 2 * Timeout
-	// hasty is the time for which Check and ExamineMasters wait for the other masters after a majority has answered.
+	// hasty is the time for which Glance, GlanceAtLocks and ExamineMasters wait for the other masters after a majority has answered.
 	hasty = 250 * time.Millisecond
 	// unhurried is longer than any check, so that a check with this limit waits for all masters.
 	unhurried = 2 * patient

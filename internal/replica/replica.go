@@ -385,7 +385,10 @@ func (r *Replica) clockOffset() (offset time.Duration, known bool) {
 }
 
 // redisUp reports whether Redis answers now, on the replica's own connections. It sends a request, because the last answer may be some seconds old.
-func (r *Replica) redisUp() bool { return r.redis.Check(context.Background()) == nil }
+func (r *Replica) redisUp() bool { return r.redis.Glance(context.Background()) == nil }
+
+// locksUp is redisUp, but with a quorum the server of the history may be away.
+func (r *Replica) locksUp() bool { return r.redis.GlanceAtLocks(context.Background()) == nil }
 
 // evictsExpiring reports whether Redis evicts keys with a time to live if memory runs short. It asks only one server of the Redis with the
 // registrations, because all masters of a Redis Cluster have the same configuration. Without an answer it returns the last known result.
@@ -445,7 +448,7 @@ func (r *Replica) unreadyReason() string {
 		return "draining: the last runs end, and no more are started"
 	case r.scheduler.Unable() != "":
 		return "unable to start programs: see the log, or cronclave status"
-	case !r.readiness.redisUp(r.redisUp):
+	case !r.readiness.redisUp(r.locksUp):
 		return "Redis does not answer, or is not fit to coordinate"
 	}
 	return ""

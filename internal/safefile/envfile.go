@@ -11,6 +11,9 @@ import (
 // MaxEnvFile is the maximum length of an env file in bytes.
 const MaxEnvFile = 1 << 20
 
+// MaxEnvValue is the maximum length of a variable's value in bytes. Linux limits NAME=value to 128 KiB.
+const MaxEnvValue = 128 << 10
+
 // Warning describes a line of an env file that other programs read differently.
 type Warning struct {
 	Line    int // line number, from 1

@@ -220,9 +220,11 @@ func (e *execution) explainLoss() {
 	if r.Outcome != Lost || e.Term == nil {
 		return
 	}
-	why := "stopped before the lease ended, because it was not renewed"
+	why := "not renewed in time"
 	if cause := context.Cause(e.Term.Context()); cause != nil {
-		why = cause.Error()
+		why = election.Plain(cause).Error()
+	} else if e.Term.Remaining() > 0 {
+		why = "stopped before the lease ended, because it was not renewed"
 	}
 	r.Detail = strings.TrimSuffix(why+"; "+r.Detail, "; ")
 }
@@ -348,6 +350,7 @@ func (e *execution) abandonRequest() Record {
 	default:
 		e.record.Outcome, e.record.Reason = Missed, ReasonCapacity
 	}
+	e.explainLoss()
 	e.recordEnd()
 	e.logUnreleased(e.Term.End(context.Background()))
 	e.logNotStarted()

@@ -280,6 +280,24 @@ func TestRecordOfALostRunSaysWhy(t *testing.T) {
 	}
 }
 
+// The reason for which a lease ended is told by the names that users know.
+func TestLossIsExplainedByItsCause(t *testing.T) {
+	inOrder(t, func(o *order) {
+		r := o.elector.Claim(context.Background(), []election.Claim{{Lock: election.JobLock("j"), ID: "run", Trigger: Scheduled, Slots: 1, Lease: 9 * time.Second}})[0]
+		if r.Verdict != election.Granted {
+			t.Fatalf("%+v", r)
+		}
+		e := &execution{Grant: &Grant{Term: election.TermOf(r)}, record: Record{Outcome: Lost, Detail: "1 process left behind"}}
+		if err := e.Term.End(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		e.explainLoss()
+		if want := context.Cause(e.Term.Context()).Error() + "; 1 process left behind"; e.record.Detail != want {
+			t.Errorf("%q, want %q", e.record.Detail, want)
+		}
+	})
+}
+
 // fillPool takes the only slot of a job's pool.
 func (o *order) fillPool(job Job) {
 	job.Lease = time.Minute

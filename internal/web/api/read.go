@@ -137,7 +137,7 @@ type runPath struct {
 
 type runFilter struct {
 	Job     string    `query:"job" maxLength:"128" doc:"name of a job (default: all jobs)"`
-	Failed  bool      `query:"failed" doc:"only what went wrong: failed, timeout, lost, abandoned, missed"`
+	Failed  bool      `query:"failed" doc:"only what went wrong: failed, timeout, lost, abandoned, missed; excludes outcome"`
 	Outcome []string  `query:"outcome,explode" maxItems:"20" enum:"running,ok,failed,timeout,canceled,lost,abandoned,skipped,missed" doc:"only these outcomes"`
 	Since   time.Time `query:"since" doc:"only what ended at this instant or later"`
 	Until   time.Time `query:"until" doc:"only what ended before this instant"`
