@@ -88,14 +88,14 @@ func (q *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) 
 // A claim is one request of [Store.Acquire]. It asks the nodes for a row until a majority has given the same row. If the request is
 // [lease.Request.Accounted], the claim then writes the grant to the lock's register: see [rules.Register].
 type claim struct {
-	*Store
+	store     *Store
 	r         lease.Request
 	place     int // the index among the requests
 	answer    func(place int, r lease.Result)
 	result    lease.Result
 	account   bool   // the request is [lease.Request.Accounted], so its grant must be in the register
 	older     *claim // the previous claim of the batch on the same lock
-	splitVote bool   // the verdict is held because the votes were split, so a row may be free
+	splitVote bool   // no row won a majority, because the votes were split: the verdict is Held although a row may be free
 
 	// phase is "first" (ask only the first node for a row), "row" (ask all nodes for a row), "read" (read the state of the nodes), "prepare" (propose a
 	// ballot, without asking for a row) or "accept" (write the register).
@@ -131,12 +131,12 @@ type kept struct {
 }
 
 func (q *Store) newClaim(r lease.Request, place int, answer func(place int, r lease.Result)) *claim {
-	t := &claim{Store: q, r: r, place: place, answer: answer, phase: "row", account: r.Accounted()}
+	t := &claim{store: q, r: r, place: place, answer: answer, phase: "row", account: r.Accounted()}
 	now, _ := q.Estimate(q.cfg.Clock())
 	switch {
 	case r.Abstain || r.Tick != nil && lease.ToMicros(r.Tick.NotBefore) > now: // the claim must take no row: it abstains, or its tick is not due yet
 		t.phase = "read"
-	case t.account && t.isTight():
+	case t.account && t.store.isTight():
 		t.phase = "first"
 	}
 	return t
@@ -164,31 +164,31 @@ func (t *claim) beginRounds() {
 
 func (t *claim) nextCall() (nodeCall, int) {
 	t.beginRounds()
-	k := nodeCall{script: t.Store.scripts.Claim, keys: t.nodeKeys(t.r.Lock, t.r.ID), id: t.r.ID, idle: t.idleOf(t.r.Permanent)}
-	wave := len(t.nodes)
+	k := nodeCall{script: t.store.scripts.Claim, keys: t.store.nodeKeys(t.r.Lock, t.r.ID), id: t.r.ID, idle: t.store.idleOf(t.r.Permanent)}
+	wave := len(t.store.nodes)
 	switch t.phase {
 	case "row", "first":
 		promise := redis.PromiseRow
 		if !t.account {
-			promise, wave = redis.PromiseNothing, t.majority
+			promise, wave = redis.PromiseNothing, t.store.majority
 		}
-		t.token, t.placed = t.proposeToken(t.r.Lock, t.floorOfRow()), true
-		k.args = redis.NodeClaim{Request: &t.r, Slot: t.slot, Token: t.token, Promise: promise, Owner: t.cfg.Owner, Moves: t.movesArg(), Shut: t.adoptedIDs(), TombstoneLife: redis.TombstoneLife(t.cfg.Timeout),
+		t.token, t.placed = t.store.proposeToken(t.r.Lock, t.floorOfRow()), true
+		k.args = redis.NodeClaim{Request: &t.r, Slot: t.slot, Token: t.token, Promise: promise, Owner: t.store.cfg.Owner, Moves: t.movesArg(), Shut: t.adoptedIDs(), TombstoneLife: redis.TombstoneLife(t.store.cfg.Timeout),
 			All: t.account || t.r.Slots > 1}.Encode()
 		t.ballots = append(t.ballots, t.token)
 	case "read":
 		k.args = redis.NodeClaim{Request: &t.r, Slot: redis.NoSlot, All: true}.Encode()
 	case "prepare":
-		t.token = t.proposeToken(t.r.Lock, t.floor)
+		t.token = t.store.proposeToken(t.r.Lock, t.floor)
 		k.args = redis.NodeClaim{Request: &t.r, Slot: redis.NoSlot, Token: t.token, Promise: redis.PromiseAny, Shut: t.shut,
-			TombstoneLife: redis.TombstoneLife(t.cfg.Timeout), All: true}.Encode()
+			TombstoneLife: redis.TombstoneLife(t.store.cfg.Timeout), All: true}.Encode()
 	default:
 		slot, token := redis.NoSlot, int64(0)
 		if t.mine {
 			slot, token = t.out.Run.Slot, t.out.Run.Token
-			t.offers.add(t.r.ID, t.cfg.Clock(), t.cfg.Timeout+t.r.Lease+t.r.Delay)
+			t.store.offers.add(t.r.ID, t.store.cfg.Clock(), t.store.cfg.Timeout+t.r.Lease+t.r.Delay)
 		}
-		k.script, k.keys = t.Store.scripts.Accept, append(k.keys, t.indexKey())
+		k.script, k.keys = t.store.scripts.Accept, append(k.keys, t.store.indexKey())
 		k.args = redis.NodeAccept{Ballot: t.token, Value: t.value, Slot: slot, Lease: t.r.Lease, Token: token}.Encode()
 	}
 	k.patience = 1 + t.tries/8 // wait longer after eight tries; otherwise no claim would succeed while all nodes are slow
@@ -215,16 +215,16 @@ func (t *claim) isSure(votes []vote, late bool) bool {
 	word := wanted[t.phase]
 	if word != "" {
 		yes := countWords(votes, word)
-		if yes >= t.majority { // IfHeld applies only if all rows are held, so the claim also waits for the other nodes
+		if yes >= t.store.majority { // IfHeld applies only if all rows are held, so the claim also waits for the other nodes
 			return t.phase != "prepare" || t.r.Tick == nil || t.r.Tick.IfHeld == "" || silent == 0 || late
 		}
-		if yes+silent >= t.majority {
+		if yes+silent >= t.store.majority {
 			return false
 		}
 	}
 	switch t.phase {
 	case "read":
-		return silent == 0 || late && count(votes, vote.hasState) >= t.majority
+		return silent == 0 || late && count(votes, vote.hasState) >= t.store.majority
 	case "row":
 		if !t.account {
 			return true
@@ -234,7 +234,7 @@ func (t *claim) isSure(votes []vote, late bool) bool {
 	}
 	_, _, agree := newestRegister(votes) // if a majority has accepted the same register, the claim may end without writing it
 	states := count(votes, vote.hasState)
-	return agree >= t.majority || states >= t.majority && late || states+silent < t.majority
+	return agree >= t.store.majority || states >= t.store.majority && late || states+silent < t.store.majority
 }
 
 func (t *claim) handleVotes(votes []vote, sent time.Duration) (pause time.Duration, done bool) {
@@ -253,17 +253,17 @@ func (t *claim) handlePhase(votes []vote, sent time.Duration) (time.Duration, bo
 		if done := t.endedEarly(votes); done {
 			return 0, true
 		}
-		if countWords(votes, "yes") >= t.majority {
+		if countWords(votes, "yes") >= t.store.majority {
 			return t.handleWon(votes, sent)
 		}
 		return t.handleLost(votes)
 	case "read":
-		if count(votes, vote.hasState) < t.majority {
+		if count(votes, vote.hasState) < t.store.majority {
 			return t.retryIn("read")
 		}
 		return t.answerFromRead(votes)
 	case "prepare":
-		if countWords(votes, "promised") < t.majority {
+		if countWords(votes, "promised") < t.store.majority {
 			return t.retryIn("prepare")
 		}
 		return t.decideClaim(votes, t.viewOfVotes(votes))
@@ -276,7 +276,7 @@ func (t *claim) endedEarly(votes []vote) bool {
 	switch {
 	case countWords(votes, "dead") > 0:
 		t.endVerdict(lease.Unknown, fmt.Errorf("lease id %s: %w", t.r.ID, lease.ErrReleased))
-	case countWords(votes, "limit") > len(t.nodes)-t.majority || countWords(votes, "limit") > 0 && countWords(votes, "yes") < t.majority:
+	case countWords(votes, "limit") > len(t.store.nodes)-t.store.majority || countWords(votes, "limit") > 0 && countWords(votes, "yes") < t.store.majority:
 		n := slices.IndexFunc(votes, func(v vote) bool { return v.hasAnswered() && v.word == "limit" })
 		t.result = lease.Failed(fmt.Errorf("lock %q asked for with %d slots has %d: %w", t.r.Lock, t.r.Slots, votes[n].asClaim().limit, lease.ErrLimit))
 	default:
@@ -297,7 +297,7 @@ func (t *claim) endVerdict(v lease.Verdict, err error) {
 func (t *claim) failWith(err error) {
 	t.endVerdict(lease.Unknown, redis.Unknown(err))
 	t.answer(t.place, t.result)
-	if t.cfg.HeldToken(t.r.ID) == 0 {
+	if t.store.cfg.HeldToken(t.r.ID) == 0 {
 		t.dropRows()
 	}
 }
@@ -319,15 +319,15 @@ func (t *claim) answerFromRead(votes []vote) (time.Duration, bool) {
 	before := g.Value()
 	v := t.viewOfVotes(votes)
 	t.orphans = len(g.Orphans) + t.suspect
-	out := g.Claim(t.r, t.cfg.Owner, v)
+	out := g.Claim(t.r, t.store.cfg.Owner, v)
 	t.splitVote = out.Word == "held" && !v.Full
 	switch {
 	case out.Word == "held" && !v.Full && t.refused < mostRefused && (!t.r.Abstain || len(v.Rows) > 0): // a row may still be free
 		return t.tryAnotherRow(votes, v)
-	case g.Value() == before && agree < t.majority && t.unsettled < mostUnsettled: // another client is writing the register; a ballot would interrupt that client
+	case g.Value() == before && agree < t.store.majority && t.unsettled < mostUnsettled: // another client is writing the register; a ballot would interrupt that client
 		t.unsettled++
 		return t.retryIn("read")
-	case g.Value() != before || agree < t.majority:
+	case g.Value() != before || agree < t.store.majority:
 		t.phase = "prepare"
 		return 0, false
 	}
@@ -366,7 +366,7 @@ func (t *claim) decideClaim(votes []vote, v rules.View) (time.Duration, bool) {
 	case "row":
 		g.EndDead(intersection([]string{t.r.Adopt}, v.Shut), t.token)
 	}
-	t.out = g.Claim(t.r, t.cfg.Owner, v)
+	t.out = g.Claim(t.r, t.store.cfg.Owner, v)
 	if t.out.Word == "slot" {
 		if slot, ok := t.anotherSlot(votes, v.Rows); ok && t.refused < mostRefused {
 			t.slot = slot
@@ -375,7 +375,7 @@ func (t *claim) decideClaim(votes []vote, v rules.View) (time.Duration, bool) {
 		}
 		v.Slot = -1
 		g, _ = rules.Read(value)
-		t.out = g.Claim(t.r, t.cfg.Owner, v)
+		t.out = g.Claim(t.r, t.store.cfg.Owner, v)
 	}
 	if t.phase == "prepare" && t.out.Word == "held" && !v.Full && t.refused < mostRefused {
 		t.refused++
@@ -384,7 +384,7 @@ func (t *claim) decideClaim(votes []vote, v rules.View) (time.Duration, bool) {
 	t.splitVote = t.out.Word == "held" && !v.Full
 	t.mine = t.out.Word == lease.OutcomeGranted
 	t.value = g.Value()
-	if !t.mine && t.value == before && agree >= t.majority {
+	if !t.mine && t.value == before && agree >= t.store.majority {
 		t.endWith(t.out)
 		return 0, true
 	}
@@ -393,7 +393,7 @@ func (t *claim) decideClaim(votes []vote, v rules.View) (time.Duration, bool) {
 }
 
 func (t *claim) handleAccepted(votes []vote, sent time.Duration) (time.Duration, bool) {
-	if countWords(votes, "accepted") < t.majority {
+	if countWords(votes, "accepted") < t.store.majority {
 		if t.mine {
 			return t.retryIn("row")
 		}

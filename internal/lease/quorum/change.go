@@ -19,7 +19,7 @@ const mostUnsettled = 4
 // A change edits the register of a lock without asking for a row. It prepares a ballot, and then writes the edited register under that ballot. If
 // look is set, it first reads the register. If the edit changes nothing and a majority has the same ballot, the change ends after the read.
 type change struct {
-	*Store
+	store     *Store
 	lock      string
 	key       string // the Redis key of the lock; "" if it is derived from lock
 	permanent bool
@@ -50,21 +50,21 @@ func (t *change) nextCall() (nodeCall, int) {
 			t.phase = "look"
 		}
 	}
-	keys, all := t.nodeKeys(t.lock, t.id), len(t.nodes)
+	keys, all := t.store.nodeKeys(t.lock, t.id), len(t.store.nodes)
 	if t.key != "" {
 		keys[1], keys[2] = t.key, redis.Tombstone(t.key, t.id)
 	}
-	k := nodeCall{script: t.Store.scripts.Claim, keys: keys, id: t.id, idle: t.idleOf(t.permanent)}
+	k := nodeCall{script: t.store.scripts.Claim, keys: keys, id: t.id, idle: t.store.idleOf(t.permanent)}
 	switch t.phase {
 	case "look":
 		k.args = redis.NodeClaim{Request: &lease.Request{}, Slot: redis.NoSlot, Everyone: t.everyone, All: true}.Encode()
 	case "prepare":
-		t.token = t.proposeToken(t.lock, t.floor)
+		t.token = t.store.proposeToken(t.lock, t.floor)
 		k.args = redis.NodeClaim{Request: &lease.Request{}, Slot: redis.NoSlot, Token: t.token, Promise: redis.PromiseAny, Everyone: t.everyone, Shut: t.shut,
-			TombstoneLife: redis.TombstoneLife(t.cfg.Timeout), All: true}.Encode()
+			TombstoneLife: redis.TombstoneLife(t.store.cfg.Timeout), All: true}.Encode()
 	default:
-		k.script, k.keys = t.Store.scripts.Accept, append(keys, t.indexKey())
-		k.args = redis.NodeAccept{Ballot: t.token, Value: t.value, Slot: redis.NoSlot, Ends: t.ends, TombstoneLife: redis.TombstoneLife(t.cfg.Timeout),
+		k.script, k.keys = t.store.scripts.Accept, append(keys, t.store.indexKey())
+		k.args = redis.NodeAccept{Ballot: t.token, Value: t.value, Slot: redis.NoSlot, Ends: t.ends, TombstoneLife: redis.TombstoneLife(t.store.cfg.Timeout),
 			Everyone: t.everyone}.Encode()
 	}
 	return k, all
@@ -85,9 +85,9 @@ func (q *Store) proposeToken(lock string, floor int64) int64 {
 
 func (t *change) votesNeeded() int {
 	if t.everyone {
-		return len(t.nodes)
+		return len(t.store.nodes)
 	}
-	return t.majority
+	return t.store.majority
 }
 
 func (t *change) isSure(votes []vote, late bool) bool {
@@ -144,7 +144,7 @@ func (t *change) applyEdit(votes []vote) (before, after string) {
 		return "", ""
 	}
 	before = g.Value()
-	seen := t.viewOf(g, votes)
+	seen := t.store.viewOf(g, votes)
 	if t.phase == "prepare" { // a lease is dead once a majority has promised to refuse its row
 		g.EndDead(intersection(t.shut, seen.Shut), t.token)
 	} else {
@@ -200,7 +200,7 @@ func (t *change) failWith(err error) { t.failed = err }
 // amendRun edits the run of a lease in the register. known is false if there is no such run. edit may be called several times.
 func (q *Store) amendRun(ctx context.Context, row *lease.HeldRow, edit func(g *rules.Register, run *rules.Run, now int64)) (known bool, err error) {
 	id := row.Request.ID
-	t := &change{Store: q, lock: row.Request.Lock, permanent: row.Request.Permanent, look: true}
+	t := &change{store: q, lock: row.Request.Lock, permanent: row.Request.Permanent, look: true}
 	t.edit = func(g *rules.Register, v rules.View) {
 		var run rules.Run
 		if run, known = g.Runs[id]; known {

@@ -15,8 +15,8 @@ import (
 
 // A rejoiner lets nodes that have lost their data vote again, and starts a new quorum. It runs when a reply shows that a node does not vote.
 type rejoiner struct {
-	*Store
-	wake chan struct{} // capacity 1, so that a wake-up during a check is not lost
+	store *Store
+	wake  chan struct{} // capacity 1, so that a wake-up during a check is not lost
 }
 
 func newRejoiner(q *Store) *rejoiner { return &rejoiner{q, make(chan struct{}, 1)} }
@@ -40,7 +40,7 @@ const (
 func (t *rejoiner) runLoop() {
 	for retry := backoff.New(rejoinPause, longestRejoinPause); ; {
 		select {
-		case <-t.cfg.Work.Life().Done():
+		case <-t.store.cfg.Work.Life().Done():
 			return
 		case <-t.wake:
 		}
@@ -52,15 +52,15 @@ func (t *rejoiner) runLoop() {
 		if left == 0 {
 			continue
 		}
-		backoff.Sleep(t.cfg.Work.Life(), min(left, retry.Next()))
+		backoff.Sleep(t.store.cfg.Work.Life(), min(left, retry.Next()))
 		t.wakeUp()
 	}
 }
 
 // sendMissed sends the missed calls to nodes that answer again.
 func (q *rejoiner) sendMissed() {
-	now := q.cfg.Clock()
-	for _, n := range q.nodes {
+	now := q.store.cfg.Clock()
+	for _, n := range q.store.nodes {
 		if n.isSuspect(now) {
 			continue
 		}
@@ -69,7 +69,7 @@ func (q *rejoiner) sendMissed() {
 			for i, o := range some {
 				calls[i] = o.call
 			}
-			ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
+			ctx, cancel := context.WithTimeout(q.store.cfg.Work.Life(), q.store.cfg.Timeout)
 			for i, v := range n.roundTrip(ctx, calls) {
 				if v.err != nil {
 					n.keepMissed(some[i].call, some[i].until)
@@ -82,22 +82,22 @@ func (q *rejoiner) sendMissed() {
 
 // enrolAll enrols all nodes and returns their markers, nil for nodes that do not answer.
 func (q *rejoiner) enrolAll() []*membership {
-	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(q.store.cfg.Work.Life(), q.store.cfg.Timeout)
 	defer cancel()
 	type found struct {
 		node int
 		m    membership
 		err  error
 	}
-	back := make(chan found, len(q.nodes))
-	for i, n := range q.nodes {
-		q.workers.launch(func() {
+	back := make(chan found, len(q.store.nodes))
+	for i, n := range q.store.nodes {
+		q.store.workers.launch(func() {
 			m, err := n.ensureEnrolled(ctx)
 			back <- found{i, m, err}
 		})
 	}
-	members := make([]*membership, len(q.nodes))
-	for range q.nodes {
+	members := make([]*membership, len(q.store.nodes))
+	for range q.store.nodes {
 		if f := <-back; f.err == nil {
 			members[f.node] = &f.m
 		}
@@ -125,11 +125,11 @@ func (t *rejoiner) helpNodes() (left time.Duration, helped bool) {
 	switch {
 	case len(joining) == 0:
 		return 0, false
-	case len(voters) >= t.majority:
+	case len(voters) >= t.store.majority:
 		return t.admitNodes(members, voters, joining, false)
-	case answered == len(t.nodes): // the quorum is new, or a majority has lost its data: all remaining state is in the answers
+	case answered == len(t.store.nodes): // the quorum is new, or a majority has lost its data: all remaining state is in the answers
 		return t.admitNodes(members, slices.Concat(voters, joining), joining, true)
-	case answered >= t.majority:
+	case answered >= t.store.majority:
 		return t.beginQuorum(members)
 	}
 	return longestRejoinPause, false
@@ -162,7 +162,7 @@ func (q *rejoiner) admitNodes(members []*membership, sources, joining []int, eve
 		return rejoinPause, false
 	}
 	for _, i := range ready {
-		if q.letVote(q.nodes[i], members[i].epoch, base, longest) {
+		if q.letVote(q.store.nodes[i], members[i].epoch, base, longest) {
 			helped = true
 		} else {
 			left = max(left, rejoinPause)
@@ -172,12 +172,12 @@ func (q *rejoiner) admitNodes(members []*membership, sources, joining []int, eve
 }
 
 // underWay returns the maximum time, in microseconds, between the arrivals of one request at two nodes.
-func (q *rejoiner) underWay() int64 { return (q.cfg.Timeout + time.Second).Microseconds() }
+func (q *rejoiner) underWay() int64 { return (q.store.cfg.Timeout + time.Second).Microseconds() }
 
 func (q *rejoiner) letVote(n *node, epoch string, base, longest int64) bool {
-	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(q.store.cfg.Work.Life(), q.store.cfg.Timeout)
 	defer cancel()
-	got, err := n.redis.EvalSha(ctx, q.scripts.Admit.SHA, []string{q.env.memberKey},
+	got, err := n.redis.EvalSha(ctx, q.store.scripts.Admit.SHA, []string{q.store.env.memberKey},
 		redis.NodeAdmit(epoch, base, longest)...).Slice()
 	return err == nil && len(got) > 0 && redis.Text(got[0]) == votingState
 }
@@ -191,10 +191,10 @@ func (q *rejoiner) reseedRegisters(sources, ready []int, everyone bool) bool {
 	for some := range slices.Chunk(locks, lease.MaxBatch/10) {
 		tasks := make([]task, len(some))
 		for i, key := range some {
-			tasks[i] = &seeding{change: change{Store: q.Store, lock: key, key: key, everyone: everyone, edit: func(*rules.Register, rules.View) {}}, ready: ready}
+			tasks[i] = &seeding{change: change{store: q.store, lock: key, key: key, everyone: everyone, edit: func(*rules.Register, rules.View) {}}, ready: ready}
 		}
-		ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), 4*q.cfg.Timeout)
-		q.runTasks(ctx, tasks)
+		ctx, cancel := context.WithTimeout(q.store.cfg.Work.Life(), 4*q.store.cfg.Timeout)
+		q.store.runTasks(ctx, tasks)
 		cancel()
 		if slices.ContainsFunc(tasks, func(t task) bool { return t.(*seeding).failed != nil }) {
 			return false
@@ -205,11 +205,11 @@ func (q *rejoiner) reseedRegisters(sources, ready []int, everyone bool) bool {
 
 // indexedLocks returns the keys of all locks that have a register on one of the sources.
 func (q *rejoiner) indexedLocks(sources []int) (locks []string, ok bool) {
-	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(q.store.cfg.Work.Life(), q.store.cfg.Timeout)
 	defer cancel()
 	for _, i := range sources {
-		some := goredis.NewStringSliceCmd(ctx, "smembers", q.indexKey())
-		if err := redis.Process(ctx, q.nodes[i].redis, some); err != nil {
+		some := goredis.NewStringSliceCmd(ctx, "smembers", q.store.indexKey())
+		if err := redis.Process(ctx, q.store.nodes[i].redis, some); err != nil {
 			return nil, false
 		}
 		locks = append(locks, some.Val()...)
@@ -268,7 +268,7 @@ func (q *rejoiner) beginQuorum(members []*membership) (left time.Duration, helpe
 		}
 	}
 	switch {
-	case founders >= q.majority:
+	case founders >= q.store.majority:
 		return q.foundersVote(members)
 	case others > 0 || hasVoter(members):
 		return longestRejoinPause, false
@@ -276,7 +276,7 @@ func (q *rejoiner) beginQuorum(members []*membership) (left time.Duration, helpe
 	left = rejoinPause
 	for i, m := range members {
 		if m != nil && !m.founder {
-			left = max(left, q.markFounder(q.nodes[i], m.epoch))
+			left = max(left, q.markFounder(q.store.nodes[i], m.epoch))
 		}
 	}
 	return left, false
@@ -291,7 +291,7 @@ func (q *rejoiner) foundersVote(members []*membership) (left time.Duration, help
 	for i, m := range members {
 		switch {
 		case m == nil || !m.founder || !m.isNew():
-		case q.letVote(q.nodes[i], m.epoch, 0, 0):
+		case q.letVote(q.store.nodes[i], m.epoch, 0, 0):
 			helped = true
 		default:
 			left = rejoinPause
@@ -305,10 +305,10 @@ func (q *rejoiner) foundersVote(members []*membership) (left time.Duration, help
 
 // markFounder marks a node as a founder. It returns the time until the next try, or 0 if the node is marked.
 func (q *rejoiner) markFounder(n *node, epoch string) (left time.Duration) {
-	ctx, cancel := context.WithTimeout(q.cfg.Work.Life(), q.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(q.store.cfg.Work.Life(), q.store.cfg.Timeout)
 	defer cancel()
 	quiet := QuietBefore.Microseconds() + q.underWay()
-	got, err := n.redis.EvalSha(ctx, q.scripts.Found.SHA, []string{q.env.memberKey}, redis.NodeFound(epoch, quiet)...).Slice()
+	got, err := n.redis.EvalSha(ctx, q.store.scripts.Found.SHA, []string{q.store.env.memberKey}, redis.NodeFound(epoch, quiet)...).Slice()
 	switch {
 	case err != nil || len(got) < 2:
 		return rejoinPause

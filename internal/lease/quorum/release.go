@@ -64,7 +64,7 @@ func (q *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun t
 // endRun removes a run from the register, and gives back its row. It gives back the row even if no majority can be reached.
 func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Released, error) {
 	row := &r.Row.Request
-	t := &change{Store: q, lock: row.Lock, permanent: row.Permanent, id: row.ID, ends: true}
+	t := &change{store: q, lock: row.Lock, permanent: row.Permanent, id: row.ID, ends: true}
 	known := false
 	t.edit = func(g *rules.Register, v rules.View) {
 		run, running := g.Runs[row.ID]

@@ -28,7 +28,7 @@ func (t *claim) adoptedIDs() []string {
 // lease that the client holds.
 func (t *claim) movesArg() string {
 	if !t.account {
-		return fmt.Sprintf("but,%d,", t.cfg.HeldToken(t.r.ID))
+		return fmt.Sprintf("but,%d,", t.store.cfg.HeldToken(t.r.ID))
 	}
 	if t.mixed {
 		return fmt.Sprintf("but,%d,", t.keep)
@@ -46,7 +46,7 @@ func (t *claim) movesArg() string {
 // handleWon handles votes in which a majority gave a row. The lease is granted only if a majority also agrees on the slot and the token.
 func (t *claim) handleWon(votes []vote, sent time.Duration) (time.Duration, bool) {
 	slot, token, agree := mostAgreed(votes)
-	if agree < t.majority { // an earlier call with the same id has left rows
+	if agree < t.store.majority { // an earlier call with the same id has left rows
 		t.slot = max(slot, 0)
 		if g, err := rules.Read(valueOf(votes)); err == nil {
 			t.mixed, t.keep = true, g.Runs[t.r.ID].Token
@@ -82,14 +82,14 @@ func mostAgreed(votes []vote) (slot int, token int64, agree int) {
 
 // handleLost handles votes without a majority for a row. The claim then asks for another row, retries later, or ends because all rows are held.
 func (t *claim) handleLost(votes []vote) (time.Duration, bool) {
-	if count(votes, vote.hasState) < t.majority {
+	if count(votes, vote.hasState) < t.store.majority {
 		if countWords(votes, "stranger", "joining") > 0 { // a new quorum is starting: pause without jitter, so that the claims of a batch keep their order
 			t.tries++
 			return min(rejoinPause/10<<min(t.tries, 4), rejoinPause), false
 		}
 		return t.retryIn("row")
 	}
-	if countWords(votes, "stale", "far")+countWords(votes, "yes") >= t.majority { // the row is free, but nodes refused the token: propose a new one soon
+	if countWords(votes, "stale", "far")+countWords(votes, "yes") >= t.store.majority { // the row is free, but nodes refused the token: propose a new one soon
 		t.tries++
 		return randomPause(min(t.tries, 2)) / 4, false
 	}
@@ -130,7 +130,7 @@ func (t *claim) holdersConfirmed(rows []rules.NodeRow) bool {
 	same := true
 	for _, r := range rows {
 		t.holders = append(t.holders, r.ID)
-		same = same && (r.Votes < t.majority || slices.Contains(before, r.ID))
+		same = same && (r.Votes < t.store.majority || slices.Contains(before, r.ID))
 	}
 	return same
 }
@@ -150,7 +150,7 @@ func (t *claim) anotherSlot(votes []vote, rows []rules.NodeRow) (slot int, ok bo
 				taken += r.Votes
 			}
 		}
-		if reached-taken >= t.majority && g.Fits(t.r, s) {
+		if reached-taken >= t.store.majority && g.Fits(t.r, s) {
 			free = append(free, s)
 		}
 		if len(free) > 0 && t.refused == 0 { // the first try takes the lowest slot; later tries take a random one, because other claims compete
@@ -227,9 +227,9 @@ func (t *claim) tookFirst(votes []vote) (time.Duration, bool) {
 // viewOfVotes returns the view of the votes for this claim: the rows of other leases, and whether all slots are held.
 func (t *claim) viewOfVotes(votes []vote) rules.View {
 	v := rules.View{Slot: -1}
-	v.Now, v.Latest, _ = t.clockBounds(t.cfg.Clock())
+	v.Now, v.Latest, _ = t.store.clockBounds(t.store.cfg.Clock())
 	if g, err := rules.Read(valueOf(votes)); err == nil {
-		v = t.viewOf(g, votes)
+		v = t.store.viewOf(g, votes)
 		t.suspect = count(v.Shut, func(id string) bool { return g.Runs[id].Trigger != "" && id != t.r.ID })
 		v.Full = t.allHeld(g, v.Rows)
 	}
@@ -243,7 +243,7 @@ func (t *claim) viewOfVotes(votes []vote) rules.View {
 func (t *claim) allHeld(g *rules.Register, rows []rules.NodeRow) bool {
 	held := map[int]bool{}
 	for _, r := range rows {
-		if r.ID != t.r.ID && r.Votes >= t.majority && r.Slot < t.r.Slots && r.State != rules.RowTentative && !r.Over(g) {
+		if r.ID != t.r.ID && r.Votes >= t.store.majority && r.Slot < t.r.Slots && r.State != rules.RowTentative && !r.Over(g) {
 			held[r.Slot] = true
 		}
 	}
@@ -252,25 +252,25 @@ func (t *claim) allHeld(g *rules.Register, rows []rules.NodeRow) bool {
 
 // endGranted ends the claim with a grant. The lease counts from sent, before the request, so that the holder stops before a node's row expires.
 func (t *claim) endGranted(votes []vote, sent time.Duration, out rules.Ruling) {
-	now, _ := t.Estimate(t.cfg.Clock())
+	now, _ := t.store.Estimate(t.store.cfg.Clock())
 	length := t.r.Lease
-	few := !t.account && count(votes, func(v vote) bool { return v.asked }) <= t.majority
+	few := !t.account && count(votes, func(v vote) bool { return v.asked }) <= t.store.majority
 	t.result = lease.Result{Verdict: lease.Granted, Orphans: t.orphans, Grant: lease.Grant{
 		Slot: out.Run.Slot, Token: lease.Token(out.Run.Token), Tick: out.Run.Tick, Attempt: int64(out.Run.Attempt), Expiry: now + length.Microseconds(), Now: now,
-		Known: lease.Known{Floor: t.token, Longest: length.Microseconds()}, Sent: sent, Received: t.cfg.Clock(),
-		RenewAfter: min(t.RenewAfter(length), SpreadAfter), Ticket: newTicket(few)}}
+		Known: lease.Known{Floor: t.token, Longest: length.Microseconds()}, Sent: sent, Received: t.store.cfg.Clock(),
+		RenewAfter: min(t.store.RenewAfter(length), SpreadAfter), Ticket: newTicket(few)}}
 	if err := t.result.Grant.Check(t.r); err != nil {
 		t.result.Verdict, t.result.Err = lease.Unknown, err
 	}
-	t.offers.removeOffer(t.r.ID)
+	t.store.offers.removeOffer(t.r.ID)
 	if n := len(t.ballots); n > 1 && out.Run.Token > t.ballots[n-2] { // nodes that were not asked again may have rows of earlier tries
-		t.Store.dropVotes(t.r.Lock, t.r.ID, t.ballots[n-2], t.r.Lease)
+		t.store.dropVotes(t.r.Lock, t.r.ID, t.ballots[n-2], t.r.Lease)
 	}
 }
 
 // endWith ends the claim with an answer that is not a grant.
 func (t *claim) endWith(out rules.Ruling) {
-	t.offers.removeOffer(t.r.ID)
+	t.store.offers.removeOffer(t.r.ID)
 	t.endVerdict(lease.Verdict(out.Word), nil)
 	t.result.Outcome, t.result.Until, t.result.Holder, t.result.Orphans = out.Outcome, lease.FromMicros(out.Until), out.Holder, t.orphans
 	t.dropRows()
@@ -279,11 +279,11 @@ func (t *claim) endWith(out rules.Ruling) {
 // dropRows takes back the rows that nodes may have given to this claim, unless the claim may have been granted. Afterwards the nodes refuse earlier
 // requests of the claim that arrive late.
 func (t *claim) dropRows() {
-	if !t.placed || t.offers.isOpen(t.r.ID, t.cfg.Clock()) {
+	if !t.placed || t.store.offers.isOpen(t.r.ID, t.store.cfg.Clock()) {
 		return
 	}
 	t.placed, t.floor = false, max(t.floor, t.token)
-	t.Store.dropVotes(t.r.Lock, t.r.ID, t.token, t.r.Lease)
+	t.store.dropVotes(t.r.Lock, t.r.ID, t.token, t.r.Lease)
 }
 
 // liveRows returns the rows whose lease, or whose delay after the lease, has not ended by the clock of the node that reports the row.

@@ -113,7 +113,7 @@ func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 	states := make([]lease.State, len(locks))
 	changes, tasks := make([]*change, len(locks)), make([]task, len(locks))
 	for i, l := range locks {
-		t := &change{Store: q, lock: l.Lock, permanent: l.Permanent, look: true}
+		t := &change{store: q, lock: l.Lock, permanent: l.Permanent, look: true}
 		through := int64(0)
 		if !l.SettleThrough.IsZero() {
 			through = l.SettleThrough.Unix()
@@ -177,7 +177,7 @@ func (q *Store) stateOf(g *rules.Register, v rules.View, before, floor int64) le
 
 // DeleteOrphans deletes orphans of a lock.
 func (q *Store) DeleteOrphans(ctx context.Context, lock string, ids []string) error {
-	t := &change{Store: q, lock: lock, look: true}
+	t := &change{store: q, lock: lock, look: true}
 	t.edit = func(g *rules.Register, _ rules.View) {
 		for _, id := range ids {
 			delete(g.Orphans, id)
@@ -269,7 +269,7 @@ func (q *Store) Stop(ctx context.Context, requests []lease.StopRequest) []lease.
 	answers := make([]lease.StopAnswer, len(requests))
 	changes, tasks, chosen := make([]*change, len(requests)), make([]task, len(requests)), make([]rules.Choice, len(requests))
 	for i, r := range requests {
-		t := &change{Store: q, lock: r.Lock, permanent: r.Permanent, look: true}
+		t := &change{store: q, lock: r.Lock, permanent: r.Permanent, look: true}
 		t.edit = func(g *rules.Register, v rules.View) { chosen[i] = g.Stop(r, q.stateOf(g, v, 0, 0).Running, v) }
 		changes[i], tasks[i] = t, t
 	}
@@ -314,7 +314,7 @@ func (q *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []leas
 	answers := make([]lease.PauseAnswer, len(requests))
 	changes, tasks := make([]*change, len(requests)), make([]task, len(requests))
 	for i, r := range requests {
-		t := &change{Store: q, lock: r.Lock, permanent: r.Permanent}
+		t := &change{store: q, lock: r.Lock, permanent: r.Permanent}
 		edited := false
 		t.edit = func(g *rules.Register, v rules.View) {
 			was := lease.ReadPause(g.Paused)

@@ -64,7 +64,7 @@ func (c *Store) DeleteOrphans(ctx context.Context, lock string, ids []string) (e
 	return Unknown(c.cfg.Redis.HDel(ctx, c.keys(lock, "")[2], ids...).Err())
 }
 
-// endedWell is the reason in the first line of an orphan whose work has succeeded: see state.lua.
+// endedWell ends the first line of an orphan whose work has succeeded. The place of the reason of its end, which state.lua describes, then has "ok".
 const endedWell = "\tok"
 
 // The marks after the slot, in the first line of an orphan: see state.lua.

@@ -36,7 +36,7 @@ func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) e
 	if !ok {
 		return false, fmt.Errorf("update %s: %T has no transactions", lease.QuoteNames(keys), s.redis)
 	}
-	t := transaction{Store: c, keys: keys}
+	t := transaction{store: c, keys: keys}
 	// go-redis uses this context to unwatch the keys when it returns the connection to the pool. The context can't be canceled, because otherwise a
 	// connection in the pool could still watch keys.
 	err = node.Watch(context.WithoutCancel(ctx), func(tx *redis.Tx) error {
@@ -50,8 +50,8 @@ func (c *Store) Update(ctx context.Context, keys []string, change func(tx *Tx) e
 }
 
 type transaction struct {
-	*Store
-	keys []string
+	store *Store
+	keys  []string
 }
 
 func (t transaction) tryOnce(ctx context.Context, tx *redis.Tx, change func(tx *Tx) error) (again bool, err error) {
@@ -76,21 +76,21 @@ func (t transaction) tryOnce(ctx context.Context, tx *redis.Tx, change func(tx *
 
 func (t transaction) watchKeys(ctx context.Context, tx *redis.Tx) (err error) {
 	defer Shield(&err)
-	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, t.store.cfg.Timeout)
 	defer cancel()
 	return tx.Watch(ctx, t.keys...).Err()
 }
 
 // unwatchKeys ends the watch before the connection is reused. If UNWATCH fails, the connection is broken and not reused.
 func (t transaction) unwatchKeys(ctx context.Context, tx *redis.Tx) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.store.cfg.Timeout)
 	defer cancel()
 	_ = Process(ctx, tx, redis.NewStatusCmd(ctx, "unwatch"))
 }
 
 func (t transaction) writeQueued(ctx context.Context, pipe redis.Pipeliner) (again bool, err error) {
 	defer Shield(&err)
-	ctx, cancel := context.WithTimeout(ctx, t.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, t.store.cfg.Timeout)
 	defer cancel()
 	cmds, err := pipe.Exec(ctx)
 	if errors.Is(err, redis.Nil) { // a command has found no value, which is no error; look for errors of other commands

@@ -15,7 +15,7 @@ const confirmAfter = 50 * time.Millisecond
 
 // Wait waits in the lock's queue until a slot is granted or ctx ends.
 func (c *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) {
-	w := &waiter{Store: c, request: r, channel: c.notifier.channelFor(r.Lock), notified: c.notifier.awaitGrant(r.ID),
+	w := &waiter{store: c, request: r, channel: c.notifier.channelFor(r.Lock), notified: c.notifier.awaitGrant(r.ID),
 		retry: lease.NewRetry(c.cfg.Timeout)}
 	defer w.leaveQueue()
 	w.request.Channel = w.channel.wireName()
@@ -24,7 +24,7 @@ func (c *Store) Wait(ctx context.Context, r lease.Request) (lease.Grant, error) 
 
 // A waiter is one call of [Store.Wait].
 type waiter struct {
-	*Store
+	store     *Store
 	request   lease.Request
 	channel   channel
 	notified  <-chan rowGrant
@@ -36,7 +36,7 @@ type waiter struct {
 }
 
 func (w *waiter) leaveQueue() {
-	w.notifier.stopAwaiting(w.request.ID)
+	w.store.notifier.stopAwaiting(w.request.ID)
 	if w.part != nil {
 		w.part()
 	}
@@ -44,8 +44,8 @@ func (w *waiter) leaveQueue() {
 
 func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
 	for ctx.Err() == nil {
-		missed := w.notifier.missedSignal(w.channel)
-		a := w.askRow(ctx, w.request)
+		missed := w.store.notifier.missedSignal(w.channel)
+		a := w.store.askRow(ctx, w.request)
 		w.request.FirstTry = false
 		switch {
 		case a.Verdict == lease.Granted:
@@ -56,14 +56,14 @@ func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
 			if ctx.Err() == nil { // after the end of ctx, the error would only report that ctx has ended
 				w.fault = a.Err
 			}
-			w.cfg.Work.Sleep(ctx, w.retry.Next())
+			w.store.cfg.Work.Sleep(ctx, w.retry.Next())
 			continue
 		}
 		w.retry.Reset()
 		w.fault = nil
 		if !w.contended && a.Verdict == lease.Held {
 			w.contended = true
-			w.cfg.Contended(w.request.Lock, a.Holder)
+			w.store.cfg.Contended(w.request.Lock, a.Holder)
 		}
 		if g, ok := w.standInLine(ctx, a, missed); ok {
 			return g, nil
@@ -76,11 +76,11 @@ func (w *waiter) inLine(ctx context.Context) (lease.Grant, error) {
 // since the last request was sent. It is nil if the channel was not subscribed at that time.
 func (w *waiter) standInLine(ctx context.Context, a answer, missed <-chan struct{}) (g lease.Grant, ok bool) {
 	if w.line == nil {
-		w.line, w.part = w.notifier.joinLine(w.channel)
+		w.line, w.part = w.store.notifier.joinLine(w.channel)
 	}
 	turn := missed
 	if turn == nil {
-		turn = w.notifier.upSignal(w.line)
+		turn = w.store.notifier.upSignal(w.line)
 	}
 	timer := time.NewTimer(w.nextTry(a, missed != nil))
 	defer timer.Stop()
@@ -90,7 +90,7 @@ func (w *waiter) standInLine(ctx context.Context, a answer, missed <-chan struct
 	case <-turn:
 	case <-timer.C:
 	case <-ctx.Done():
-	case <-w.cfg.Work.Life().Done():
+	case <-w.store.cfg.Work.Life().Done():
 	}
 	return g, false
 }
@@ -108,7 +108,7 @@ func (w *waiter) nextTry(a answer, subscribed bool) time.Duration {
 	if a.Until.IsZero() || a.line.now == 0 {
 		return min(next, 100*time.Millisecond)
 	}
-	out := time.Duration(lease.ToMicros(a.Until)-a.line.now)*time.Microsecond - (w.cfg.Clock() - a.line.since)
+	out := time.Duration(lease.ToMicros(a.Until)-a.line.now)*time.Microsecond - (w.store.cfg.Clock() - a.line.since)
 	return max(min(next, out+min(time.Duration(a.line.ahead+1)*step, most)), step)
 }
 
@@ -117,9 +117,9 @@ func (w *waiter) nextTry(a answer, subscribed bool) time.Duration {
 // replicas must acknowledge the grant, if the request has a Delay, or if the message is implausible. The waiter then repeats its request.
 func (w *waiter) takeGrant(n rowGrant, asked inLine) (g lease.Grant, ok bool) {
 	passed := time.Duration(n.now-asked.now) * time.Microsecond
-	now := w.cfg.Clock()
-	micros, known := w.servers.estimateAt(now)
-	if w.cfg.AckedReplicas > 0 || w.request.Delay > 0 || asked.now == 0 || passed < 0 ||
+	now := w.store.cfg.Clock()
+	micros, known := w.store.servers.estimateAt(now)
+	if w.store.cfg.AckedReplicas > 0 || w.request.Delay > 0 || asked.now == 0 || passed < 0 ||
 		known && (n.now > micros+lease.MinuteMicros || n.token > micros+lease.DayMicros) {
 		return g, false
 	}

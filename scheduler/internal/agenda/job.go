@@ -124,8 +124,8 @@ func (j *Job[T]) settleDelay() time.Duration {
 	return 0
 }
 
-// Overdue returns the time since which the oldest open tick of a job has been due. ok is false if there is no open tick, or if an open tick is normal: the
-// oldest tick waits for a run of the job, this replica lacks the job's labels, or each tick of the job has several grants.
+// Overdue returns the time since which the oldest open tick of a job has been due. ok is false if there is no open tick, or if the
+// tick is expected to stay open: it waits for a run of the job, this replica lacks the job's labels, or other replicas may take the tick's further grants.
 func (j *Job[T]) Overdue() (due time.Time, ok bool) {
 	if len(j.Open) == 0 || j.Elsewhere || j.PerTick > 1 || j.Open[0].awaitsRun() {
 		return time.Time{}, false
