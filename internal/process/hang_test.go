@@ -19,6 +19,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/hungfs"
 	"github.com/cronclave/cronclave/internal/proc"
+	"github.com/cronclave/cronclave/internal/safefile"
 )
 
 // withoutFiles calls f while this process can open at most so many files more.
@@ -279,6 +280,12 @@ func TestFoldersThatHang(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dead.Answer()
+			for _, path := range []string{dead.Dir, dead.Dir + "/program", dead.Dir + "/true"} {
+				eventually(t, "the reads that were given up have returned", func() bool {
+					_, err := safefile.Ask(t.Context(), path, func() (bool, error) { return true, nil })
+					return !errors.Is(err, safefile.ErrHangs)
+				})
+			}
 			tt.hang()
 			defer dead.Answer()
 			stop, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
