@@ -126,18 +126,13 @@ func namesFace(info journal.JobInfo, face time.Time) bool {
 	})
 }
 
-// movedTo reports whether the job has a tick at i.at, the end of a gap, in place of i.face, the local time that the clock skipped. See package cronspec.
+// movedTo reports whether the job has a tick at i.at, the end of a gap, in place of i.face, the local time that the clock skipped: ticks of "@daily" move, ticks of
+// "*/30 * * * *" are left out. See package cronspec.
 func movedTo(info journal.JobInfo, i instant, zone *time.Location) bool {
 	return slices.ContainsFunc(info.Schedule, func(expression string) bool {
-		return isMoved(expression, zone) && firesBy(info.Name, expression, i.face, time.UTC) && firesBy(info.Name, expression, i.at, zone)
+		spec, err := cronspec.Parse([]string{expression}, cronspec.Options{Name: info.Name, Location: zone})
+		return err == nil && spec.Nominal() && isTick(spec, i.at) && firesBy(info.Name, expression, i.face, time.UTC)
 	})
-}
-
-// isMoved reports whether a tick whose local time is skipped by the clock of zone moves to the end of the gap. Ticks of "@daily" move, ticks of "*/30 * * * *" are
-// left out.
-func isMoved(expression string, zone *time.Location) bool {
-	spec, err := cronspec.Parse([]string{expression}, cronspec.Options{Location: zone})
-	return err == nil && spec.Nominal()
 }
 
 func isTick(spec *cronspec.Schedule, at time.Time) bool {

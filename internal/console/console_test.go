@@ -399,7 +399,7 @@ func TestFollowedLinesHavePrefixes(t *testing.T) {
 
 func TestVersionOfACommitIsItsCommit(t *testing.T) {
 	for version, want := range map[string]string{
-		"0.0.0-20261128170406-cd825a417c5c": "cd825a417c5c", "0.0.0-20261128170406-cd825a417c5c+dirty": "cd825a417c5c+dirty", "0.1.0": "0.1.0", "0.1.0-rc-1": "0.1.0-rc-1", "cd825a4": "cd825a4", "": "",
+		"0.0.0-20261128170406-cd825a417c5c": "cd825a417c5c", "0.0.0-20261128170406-cd825a417c5c+dirty": "cd825a417c5c+dirty", "0.1.1-0.20261128170406-cd825a417c5c": "cd825a417c5c", "0.1.0": "0.1.0", "0.1.0-rc-1": "0.1.0-rc-1", "cd825a4": "cd825a4", "": "",
 	} {
 		if got := shortVersion(version); got != want {
 			t.Errorf("%q: %q, want %q", version, got, want)

@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -386,10 +387,13 @@ func (p Printer) printRedis(st *cluster.Status) {
 	}
 }
 
-// shortVersion returns the commit of a version that Go made for a commit without a tag, such as 0.0.0-20261128170406-cd825a417c5c. Other versions stay.
+// pseudoVersion matches a version that Go made for a commit without a tag, such as 0.0.0-20261128170406-cd825a417c5c. Its group is the commit.
+var pseudoVersion = regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12}(?:\+dirty)?)$`)
+
+// shortVersion returns the commit of a pseudo-version, and other versions as they are.
 func shortVersion(version string) string {
-	if parts := strings.Split(version, "-"); len(parts) == 3 && parts[0] == "0.0.0" {
-		return parts[2]
+	if found := pseudoVersion.FindStringSubmatch(version); found != nil {
+		return found[1]
 	}
 	return version
 }

@@ -36,7 +36,7 @@ type Value[T any] struct {
 
 	mu     sync.Mutex
 	value  T
-	digest []byte // of the contents from which value was parsed
+	digest []byte // digest of the contents from which value was parsed
 	read   time.Time
 	fault  error
 }

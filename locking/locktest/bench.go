@@ -192,7 +192,7 @@ func (b *bench) same(x, y time.Time) bool {
 	return x.Equal(y) || b.onQuorum() && x.Sub(y).Abs() < timeout
 }
 
-// entries is how many ticks the ledger has out of turn.
+// entries returns the number of ticks that the ledger has out of turn.
 func (b *bench) entries() int64 {
 	b.Helper()
 	if b.onQuorum() {

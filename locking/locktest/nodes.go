@@ -24,7 +24,7 @@ func onNodes(b *bench, nodes []redis.UniversalClient, do func(node redis.Univers
 	}
 }
 
-// minority are as many nodes as can be wrong, with those whose register is not that of the others; nil while no majority has one register.
+// minority returns as many nodes as may fail. It includes the nodes whose register differs from the majority's. It returns nil while no majority has one register.
 func minority(b *bench) []redis.UniversalClient {
 	b.Helper()
 	with := map[string][]redis.UniversalClient{}
@@ -102,7 +102,7 @@ func setRowExpiry(b *bench, l holding, at time.Time) {
 	})
 }
 
-// voters are how many nodes have a row of a lease.
+// voters returns the number of nodes that have a row of a lease.
 func voters(b *bench, l holding) (n int) {
 	b.Helper()
 	onNodes(b, b.nodes, func(node redis.UniversalClient) error {

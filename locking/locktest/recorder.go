@@ -96,13 +96,13 @@ func (b *bench) again(args []any) (verdict string, rest []any) {
 	return verdict, rest
 }
 
-// quorumRenewal is how many words a renewal of lua/quorum_renew.lua has.
+// quorumRenewal is the number of words of a renewal in lua/quorum_renew.lua.
 const quorumRenewal = 3 + 3 + 3 + 6
 
-// quorumRelease is how many lua/quorum_release.lua has.
+// quorumRelease is the number of words of a release in lua/quorum_release.lua.
 const quorumRelease = 3 + 3 + 3 + 4
 
-// quorumAccept is how many lua/quorum_accept.lua has.
+// quorumAccept is the number of words of an acceptance in lua/quorum_accept.lua.
 const quorumAccept = 3 + 4 + 3 + 8
 
 // renewal returns the first renewal of a lease.

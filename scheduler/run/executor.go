@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -226,7 +225,10 @@ func (e *execution) explainLoss() {
 	} else if e.Term.Remaining() > 0 {
 		why = "stopped before the lease ended, because it was not renewed"
 	}
-	r.Detail = strings.TrimSuffix(why+"; "+r.Detail, "; ")
+	if r.Detail != "" {
+		why += "; " + r.Detail
+	}
+	r.Detail = why
 }
 
 // recordEnd records the end of a run. It waits for the write, at most for a quarter of the lease. If writes to the journal are failing, it does not
