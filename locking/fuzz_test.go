@@ -71,8 +71,11 @@ func stored(ctx context.Context, rdb *redis.Client, key, kind, field, value stri
 func FuzzScripts(f *testing.F) {
 	rdb := fuzzed(f)
 	keys := []string{"", "", "", "", ":ledger", ":orphans", ":dead:ID", ":queue", ":patience"}
-	for _, value := range []string{"300000000", "9007199254740993", "-1", "nan", "1e308", "x", "id\no\n1\n1\n\n1\n\n", "1 done granted", "99 99;", "1 2 3;", "1,2,3,x,y"} {
+	for n, value := range []string{"300000000", "9007199254740993", "-1", "nan", "1e308", "x", "id\no\n1\n1\n\n1\n\n", "1 done granted", "99 99;", "1 2 3;", "1,2,3,x,y"} {
 		for i, field := range []string{"floor", "longest", "closed", "low", "used", "limit", "delay", "delayed", "e0", "r0", "t0", "paused", "outcomes", "followers", "settled", "iID", "aID", "wID", "came", "7"} {
+			if testing.Short() && (n+i)%4 != 0 {
+				continue
+			}
 			f.Add(uint8(i), "", field, value, uint8(i+1), "hash", field, value, int64(i)<<40, value)
 		}
 	}

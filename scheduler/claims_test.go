@@ -43,10 +43,10 @@ func TestEachTickRunsOnce(t *testing.T) {
 						cfg.Clock = func() time.Time { return time.Now().Add(off) }
 					})
 				}
-				c.at(3*time.Minute + 30*time.Second + 500*time.Millisecond)
-				want(t, "short", c.ticks("short"), seconds(1, 210, 1))
-				want(t, "long", c.ticks("long"), seconds(5, 210, 5))
-				want(t, "minute", c.ticks("minute"), seconds(60, 180, 60))
+				c.at(70*time.Second + 500*time.Millisecond)
+				want(t, "short", c.ticks("short"), seconds(1, 70, 1))
+				want(t, "long", c.ticks("long"), seconds(5, 70, 5))
+				want(t, "minute", c.ticks("minute"), seconds(60, 60, 60))
 				for _, j := range jobs {
 					c.checkRuns(j.Name, 1, 1)
 					for _, r := range c.runs(j.Name) {
@@ -55,7 +55,7 @@ func TestEachTickRunsOnce(t *testing.T) {
 						}
 					}
 				}
-				want(t, "outcomes of short", c.outcomes("short"), map[string]int{"ok": 210})
+				want(t, "outcomes of short", c.outcomes("short"), map[string]int{"ok": 70})
 			})
 		})
 	}

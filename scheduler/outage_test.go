@@ -52,6 +52,7 @@ func TestTicksWaitForTheServer(t *testing.T) {
 // given up. That tick waited too, and does not skip.
 // Promise: P5
 func TestSecondTickOfASilence(t *testing.T) {
+	testtier.Slow(t)
 	for _, after := range []time.Duration{1, 5, 20, 60} {
 		t.Run(fmt.Sprintf("back %d ms after the tick", after), func(t *testing.T) {
 			inCluster(t, func(c *cluster) {

@@ -186,6 +186,7 @@ func TestDeadlineOfDataThatAreNotNew(t *testing.T) {
 
 // TestRecoveryKeepsTheInstant has a replica with other data carry a run on: it has the instant of the grant.
 func TestRecoveryKeepsTheInstant(t *testing.T) {
+	testtier.Slow(t)
 	eachLaw(t, func(c *cluster, l law) {
 		first := min(l.byNewer, l.byOlder)
 		long := func(j *scheduler.Job) { j.Recover.Max, j.Lease = 1, 10*time.Second }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
@@ -37,11 +38,14 @@ func fine(err error) bool {
 }
 
 // damage writes junk into each field in turn, has everything asked of the lock, and demands that each answer is fine, and that the other lock is
-// granted meanwhile. prepare makes the lock, and ask asks.
+// granted meanwhile. With -short it writes a fourth of the junk. prepare makes the lock, and ask asks.
 func damage(b *bench, fields []string, prepare func(name string) lease.Run, ask func(name string, l lease.Run) map[string]error) {
 	for n, field := range fields {
 		named := 0
 		for m, text := range junk {
+			if testing.Short() && (n+m)%4 != 0 && text != "x" {
+				continue
+			}
 			name := fmt.Sprintf("damaged-%d-%d", n, m)
 			l := prepare(name)
 			key, of, _ := strings.Cut(strings.ReplaceAll(field, "ID", l.ID()), "/")
