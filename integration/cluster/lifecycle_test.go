@@ -223,22 +223,22 @@ lease = "1m"
 	c.AwaitRun(t, harness.Soon, "stubborn", "cancelled run", func(r harness.PastRun) bool { return r.RunID == first.RunID && r.Verdict() == "canceled drain" })
 }
 
-// A job with fan-out runs each tick on three replicas.
+// A job with fan-out runs each tick on three replicas. A tick finds all slots free, because its runs take less than the five seconds to the next one.
 func TestFanOut(t *testing.T) {
 	t.Parallel()
 	c := harness.NewCluster(t, `
 [jobs.fan]
-schedule = "* * * * * *"
+schedule = "*/5 * * * * *"
 command = 'exec "$SCRIBE"'
 parallel = 3
 per_tick = 3
 start_deadline = "20s"
 `)
 	replicas := c.StartAll(t, 3)
-	const ticks = 5
+	const ticks, period = 3, 5
 	first := c.AwaitTick(t, harness.Soon, "fan", 0)
-	from := c.AwaitTick(t, harness.Soon, "fan", first.Tick+2).Tick // all replicas are there by now
-	for tick := from; tick < from+ticks; tick++ {
+	from := c.AwaitTick(t, harness.Soon, "fan", first.Tick+1).Tick // all replicas are there by now
+	for tick := from; tick < from+ticks*period; tick += period {
 		var runs []harness.Line
 		harness.Eventually(t, 2*harness.Soon, "three runs of a tick", func() bool {
 			runs = slices.DeleteFunc(harness.Starts(c.Lines(t, "fan")), func(l harness.Line) bool { return l.Tick != tick })
