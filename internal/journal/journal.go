@@ -22,6 +22,13 @@
 //	{JOB}:records  hash: weight and RunID -> the record as JSON, without its output
 //	{JOB}:streak   sorted set: RunIDs of the failures since the last success, by their end, and a member for that success
 //	{JOB}:output   sorted set of blocks of output, ordered by their bytes: end, RunID, number, data
+//	{JOB}:outbox   sorted set: records of which the leader has not made notifications yet, as JSON, by their time
+//	outboxes       sorted set: jobs with such records
+//	{TARGET}:notify-queue  sorted set: notifications that were not sent yet, as JSON, by the time of their event
+//	{TARGET}:notify-ids    sorted set: ids of the notifications that were queued, by that time
+//	{TARGET}:notify-state  the state of a target of notifications as JSON, see [TargetState]
+//	{TARGET}:notify-open   hash: job or problem whose failure was queued -> its time; until its end was queued
+//	{TARGET}:notify-log    sorted set: deliveries as JSON, by their time
 //	history        sorted set: job by the time of its last record
 //	failures       sorted set: job, "|" and RunID of the newest failures, by their end
 //	replicas       sorted set: id of a replica by the time when it was last seen
@@ -105,6 +112,8 @@ type Config struct {
 	// First, if not nil, is called once for each run or settled tick, with the first final record that Redis stored for it. Only the replica that wrote this
 	// record calls First, so that outcomes can be counted. Record waits for First to return. With a Redis Cluster several goroutines call it in parallel.
 	First func(Record)
+	// Posts, if not nil, reports whether a record is added to the outbox of its job, from which the leader makes notifications. It must be safe for concurrent use.
+	Posts func(*Record) bool
 }
 
 // A Journal reads and writes the journal of one namespace. It has no goroutine that outlives a call, and is safe for concurrent use.
@@ -119,6 +128,7 @@ type Journal struct {
 	sessionList
 	lockUses
 	incidentList
+	notifications
 }
 
 // New returns a Journal. It sends nothing to Redis. An error wraps ErrInvalid and names the field of cfg that is wrong.
@@ -128,10 +138,10 @@ func New(cfg Config) (*Journal, error) {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	n := &namespace{redis: cfg.Redis, prefix: "cronclave:" + cfg.Namespace + ":", timeout: cfg.Timeout}
-	h := &history{namespace: n, runs: cfg.Runs, maxAge: cfg.MaxAge, blocks: blocksOf(cfg.MaxBytes, cfg.Runs), first: cfg.First,
+	h := &history{namespace: n, runs: cfg.Runs, maxAge: cfg.MaxAge, blocks: blocksOf(cfg.MaxBytes, cfg.Runs), first: cfg.First, posts: cfg.Posts,
 		excess: map[string][]string{}, unsure: map[string]bool{}}
 	_, h.cluster = cfg.Redis.(*redis.ClusterClient)
-	return &Journal{n, h, registry{n}, descriptions{n}, requestList{n}, liveOutput{n}, auditLog{n}, sessionList{n}, lockUses{n}, incidentList{n}}, nil
+	return &Journal{n, h, registry{n}, descriptions{n}, requestList{n}, liveOutput{n}, auditLog{n}, sessionList{n}, lockUses{n}, incidentList{n}, notifications{n}}, nil
 }
 
 func withDefaults(cfg Config) Config {

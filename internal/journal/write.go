@@ -20,6 +20,7 @@ type history struct {
 	maxAge  time.Duration
 	blocks  blocks
 	first   func(Record)
+	posts   func(*Record) bool
 
 	mu     sync.Mutex
 	excess map[string][]string // by job: runs that the next write to the job removes
@@ -100,6 +101,7 @@ type jobWrite struct {
 	job     string
 	records []encodedRecord
 	latest  time.Time // the newest time of the records
+	posted  bool      // a record was added to the outbox
 
 	beyond, old, oldRunning *redis.StringSliceCmd // replies that list runs to remove
 
@@ -175,6 +177,7 @@ func (h *history) queueIndex(ctx context.Context, p redis.Pipeliner, jobs []*job
 	p.ZRemRangeByScore(ctx, h.key("history"), "-inf", formatNumber(latest.Add(-h.maxAge).UnixMicro()-1))
 	p.PExpire(ctx, h.key("history"), h.maxAge)
 	h.queueFailures(ctx, p, jobs)
+	h.queuePostedIndex(ctx, p, jobs)
 }
 
 func (h *history) queueJob(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
@@ -192,6 +195,7 @@ func (h *history) queueJob(ctx context.Context, p redis.Pipeliner, w *jobWrite) 
 			p.ZAdd(ctx, output, blockMembers(h.blocks.splitOutput(outputPrefix(momentOf(&r.Record), r.RunID), *r.Output))...)
 		}
 	}
+	h.queuePosted(ctx, p, w)
 	oldest := w.latest.Add(-h.maxAge)
 	w.beyond = p.ZRevRange(ctx, runs, int64(h.runs), int64(h.runs+trimBatch-1))
 	w.old = p.ZRangeByScore(ctx, runs, olderThan(0, oldest))

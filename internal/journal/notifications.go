@@ -1,0 +1,443 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/multierr"
+)
+
+const (
+	// MaxNotifications is the maximum number of notifications that wait for a target, and KeepNotifications the time for which they wait.
+	MaxNotifications  = 10_000
+	KeepNotifications = 24 * time.Hour
+	// maxDeliveries is the number of deliveries that the log of a target keeps, for keepDeliveries.
+	maxDeliveries  = 1000
+	keepDeliveries = 30 * 24 * time.Hour
+	// maxNotifyIDs is the number of ids that are remembered. It is greater than MaxNotifications, so that an event that is queued again after it was sent is recognized.
+	maxNotifyIDs = 4 * MaxNotifications
+	maxIDLength  = 64
+	// maxUnsure is the maximum number of notifications of which the target may have several copies. Beyond it, the oldest ones are not counted as repeated.
+	maxUnsure = 1000
+)
+
+// ErrSuperseded means that a later leader has changed the state of a target.
+var ErrSuperseded = errors.New("a later leader sends the notifications")
+
+type notifications struct{ *namespace }
+
+// A Notification is an event that waits to be sent to a target.
+type Notification struct {
+	// ID identifies the event. An event whose ID was queued before is not queued again.
+	ID string `json:"id"`
+	// Job is the job of the event; "" for an event of the cluster.
+	Job string `json:"job,omitempty"`
+	// Event is the event in the form of package notify.
+	Event json.RawMessage `json:"event"`
+
+	text string
+}
+
+func (n *Notification) findFault() string {
+	switch {
+	case n.ID == "" || len(n.ID) > maxIDLength:
+		return fmt.Sprintf("id %.40q", n.ID)
+	case n.Job != "" && !isName(n.Job):
+		return fmt.Sprintf("job %.40q", n.Job)
+	}
+	return ""
+}
+
+// A TargetState is the state of a target of notifications. Only the leader changes it.
+type TargetState struct {
+	// Token is the fencing token of the leadership that made the last change. A leader with a smaller token is refused.
+	Token int64 `json:"token"`
+	// Sent, Refused and Dropped count events since the first one. A dropped event was in the queue for too long, or too many came after it. Repeated counts
+	// events of which an earlier attempt had an unknown result, so the target may have them twice.
+	Sent     int64 `json:"sent"`
+	Refused  int64 `json:"refused"`
+	Dropped  int64 `json:"dropped"`
+	Repeated int64 `json:"repeated"`
+	// Attempt has the ids of the notifications that are being sent; nil between two attempts. If the leader dies meanwhile, the result is unknown.
+	Attempt []string `json:"attempt,omitempty"`
+	// Unsure has the ids of waiting notifications that the target may have, because the result of an attempt was unknown.
+	Unsure []string `json:"unsure,omitempty"`
+	// Next is the earliest time of the next attempt.
+	Next time.Time `json:"next,omitzero"`
+	// Tries counts the failed attempts since Since. Fault is the answer to the last one; "" if it succeeded.
+	Tries int       `json:"tries,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	Fault string    `json:"fault,omitempty"`
+	// Newest is the score of the newest notification in the queue.
+	Newest int64 `json:"newest,omitempty"`
+
+	// Waiting is the number of notifications in the queue, and Oldest the time at which the first of them was queued; zero for an empty queue.
+	Waiting int       `json:"-"`
+	Oldest  time.Time `json:"-"`
+}
+
+func (s *TargetState) findFault() string {
+	if !isSound(s.Next) || !isSound(s.Since) || s.Newest < 0 || s.Newest >= runningScore {
+		return "a time beyond the calendar"
+	}
+	return ""
+}
+
+// The results of deliveries.
+const (
+	DeliverySent    = "sent"
+	DeliveryRefused = "refused"
+	DeliveryDropped = "dropped"
+)
+
+// A Delivery is the end of the sending of a message: it was sent, refused or dropped. Its JSON is part of the contract with users.
+type Delivery struct {
+	At     time.Time `json:"at"`
+	Target string    `json:"target"`
+	// Events names the first events of the message, as "EVENT JOB", and Count is the number of all of them.
+	Events []string `json:"events"`
+	Count  int      `json:"count"`
+	Result string   `json:"result"`
+	// Answer describes what came back, or why the events were dropped.
+	Answer string `json:"answer,omitempty"`
+	Tries  int    `json:"tries,omitempty"`
+	// Repeated is true if an earlier attempt had an unknown result, so the target may have the message twice.
+	Repeated bool   `json:"repeated,omitempty"`
+	Replica  string `json:"replica,omitempty"`
+	ID       string `json:"id,omitempty"` // of the first event
+}
+
+func (d *Delivery) findFault() string {
+	if !isSound(d.At) || d.Count < len(d.Events) {
+		return "a time beyond the calendar, or a wrong count"
+	}
+	return ""
+}
+
+// A QueueRequest adds notifications to the queue of a target.
+type QueueRequest struct {
+	Target string
+	Token  int64     // of the leader
+	Now    time.Time // by the clock of Redis
+	Add    []Notification
+	// Opened has the jobs and problems that have failed, with the time of the failure. Closed has those of which Add has the end.
+	Opened map[string]time.Time
+	Closed []string
+}
+
+// QueueNotifications adds notifications to the queue of a target, in their order, except those that were queued before. It drops the oldest ones if there are
+// too many. It returns the number of dropped notifications.
+func (n notifications) QueueNotifications(ctx context.Context, r QueueRequest) (dropped int, err error) {
+	err = n.changeTarget(ctx, r.Target, r.Token, func(ctx context.Context, tx *redis.Tx, s *TargetState) (func(redis.Pipeliner), error) {
+		fresh, err := n.freshNotifications(ctx, tx, r)
+		if err != nil {
+			return nil, err
+		}
+		queue, ids := n.jobKey(r.Target, "notify-queue"), n.jobKey(r.Target, "notify-ids")
+		waiting, old := tx.ZCard(ctx, queue), tx.ZCount(ctx, queue, "-inf", "("+formatNumber(r.Now.Add(-KeepNotifications).UnixMicro()))
+		if err := errors.Join(waiting.Err(), old.Err()); err != nil {
+			return nil, err
+		}
+		dropped = max(int(old.Val()), int(waiting.Val())+len(fresh)-MaxNotifications, 0)
+		d := Delivery{At: r.Now, Target: r.Target, Events: []string{}, Count: dropped, Result: DeliveryDropped, Answer: "in the queue for too long, or too many came after it"}
+		s.countDelivery(d)
+		return func(p redis.Pipeliner) {
+			for _, one := range fresh {
+				s.Newest = max(r.Now.UnixMicro(), s.Newest+1)
+				p.ZAdd(ctx, queue, redis.Z{Score: float64(s.Newest), Member: one.text})
+				p.ZAdd(ctx, ids, redis.Z{Score: float64(s.Newest), Member: one.ID})
+			}
+			if dropped > 0 {
+				p.ZRemRangeByRank(ctx, queue, 0, int64(dropped-1))
+				n.queueDelivery(ctx, p, d)
+			}
+			p.ZRemRangeByRank(ctx, ids, 0, -1-maxNotifyIDs)
+			n.queueOpen(ctx, p, r)
+			for _, key := range []string{queue, ids} {
+				p.PExpire(ctx, key, 2*KeepNotifications)
+			}
+		}, nil
+	})
+	return dropped, wrapIf("queue notifications for "+r.Target, err)
+}
+
+// freshNotifications returns the notifications of a request that were not queued before, with their texts.
+func (n notifications) freshNotifications(ctx context.Context, tx *redis.Tx, r QueueRequest) (fresh []Notification, err error) {
+	if len(r.Add) == 0 {
+		return nil, nil
+	}
+	cmds, err := tx.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, one := range r.Add {
+			p.ZScore(ctx, n.jobKey(r.Target, "notify-ids"), one.ID)
+		}
+		return nil
+	})
+	if err := allErrors(ctx, cmds, err); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for i, one := range r.Add {
+		if cmds[i].Err() == nil || seen[one.ID] { // a missing id is an error
+			continue
+		}
+		seen[one.ID] = true
+		text, err := json.Marshal(one)
+		if fault := one.findFault(); err != nil || fault != "" {
+			return nil, fmt.Errorf("%w: %w: %s", ErrInvalid, err, fault)
+		}
+		one.text = string(text)
+		fresh = append(fresh, one)
+	}
+	return fresh, nil
+}
+
+func (n notifications) queueOpen(ctx context.Context, p redis.Pipeliner, r QueueRequest) {
+	open := n.jobKey(r.Target, "notify-open")
+	for name, at := range r.Opened {
+		p.HSet(ctx, open, name, at.UnixMicro())
+	}
+	if len(r.Closed) > 0 {
+		p.HDel(ctx, open, r.Closed...)
+	}
+	p.PExpire(ctx, open, keepDeliveries)
+}
+
+// changeTarget changes the state of a target, and with it its other keys, in one transaction. It fails with ErrSuperseded if a later leader has changed the
+// state. change reads what it needs, changes the state, and returns the function that queues the further commands.
+func (n notifications) changeTarget(ctx context.Context, target string, token int64, change func(context.Context, *redis.Tx, *TargetState) (func(redis.Pipeliner), error)) error {
+	ctx, cancel := n.withTimeout(ctx)
+	defer cancel()
+	key := n.jobKey(target, "notify-state")
+	for {
+		err := n.redis.Watch(ctx, func(tx *redis.Tx) error {
+			s, err := decodeState(tx.Get(ctx, key))
+			if err != nil && !errors.Is(err, ErrCorrupt) { // a damaged state is replaced
+				return err
+			}
+			if s.Token > token {
+				return ErrSuperseded
+			}
+			s.Token = token
+			queue, err := change(ctx, tx, &s)
+			if err != nil {
+				return err
+			}
+			_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+				queue(p)
+				text, err := json.Marshal(s)
+				p.Set(ctx, key, text, 0)
+				return err //nolint:wrapcheck // wrapped by the caller
+			})
+			return err //nolint:wrapcheck // wrapped by the caller
+		}, key)
+		if !errors.Is(err, redis.TxFailedErr) || ctx.Err() != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+func decodeState(get *redis.StringCmd) (s TargetState, err error) {
+	switch {
+	case errors.Is(get.Err(), redis.Nil):
+		return TargetState{}, nil
+	case get.Err() != nil:
+		return TargetState{}, commandError(get)
+	}
+	if err = json.Unmarshal([]byte(get.Val()), &s); err == nil {
+		if fault := s.findFault(); fault != "" {
+			err = errors.New(fault)
+		}
+	}
+	if err != nil {
+		return TargetState{}, fmt.Errorf("%w: the state of a target: %w", ErrCorrupt, err)
+	}
+	return s, nil
+}
+
+// Notifications returns the state of a target, and the first most notifications in its queue. Damaged entries of the queue are removed.
+func (n notifications) Notifications(ctx context.Context, target string, most int) (s TargetState, waiting []Notification, err error) {
+	ctx, cancel := n.withTimeout(ctx)
+	defer cancel()
+	queue := n.jobKey(target, "notify-queue")
+	var (
+		state *redis.StringCmd
+		count *redis.IntCmd
+		first *redis.ZSliceCmd
+	)
+	cmds, err := n.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		state, count, first = p.Get(ctx, n.jobKey(target, "notify-state")), p.ZCard(ctx, queue), p.ZRangeWithScores(ctx, queue, 0, int64(max(most, 1)-1))
+		return nil
+	})
+	if err = allErrors(ctx, cmds, err); err != nil {
+		return s, nil, fmt.Errorf("read the notifications for %s: %w", target, err)
+	}
+	if s, err = decodeState(state); err != nil && !errors.Is(err, ErrCorrupt) {
+		return s, nil, fmt.Errorf("read the notifications for %s: %w", target, err)
+	}
+	s.Waiting = int(count.Val())
+	for i, z := range first.Val() {
+		if i == 0 && isScore(z.Score) {
+			s.Oldest = scoreMoment(z.Score).UTC()
+		}
+		one := Notification{text: memberOf(z)}
+		if i < most && (json.Unmarshal([]byte(one.text), &one) == nil && one.findFault() == "") {
+			waiting = append(waiting, one)
+		} else if i < most {
+			n.redis.ZRem(ctx, queue, one.text) // the next reading tries it again
+		}
+	}
+	return s, waiting, nil
+}
+
+// BeginAttempt records that some notifications are about to be sent. If the leader dies before EndAttempt, a later leader takes the result for unknown. next is
+// the earliest time of the attempt after this one.
+func (n notifications) BeginAttempt(ctx context.Context, target string, token int64, ids []string, next time.Time) error {
+	err := n.changeTarget(ctx, target, token, func(_ context.Context, _ *redis.Tx, s *TargetState) (func(redis.Pipeliner), error) {
+		s.addUnsure(s.Attempt)
+		s.Attempt, s.Next = ids, next
+		return func(redis.Pipeliner) {}, nil
+	})
+	return wrapIf("begin to send to "+target, err)
+}
+
+func (s *TargetState) addUnsure(ids []string) {
+	for _, id := range ids {
+		if !slices.Contains(s.Unsure, id) {
+			s.Unsure = append(s.Unsure, id)
+		}
+	}
+	s.Unsure = s.Unsure[max(0, len(s.Unsure)-maxUnsure):]
+}
+
+// EndAttempt records the result of an attempt with some notifications. If d has a Result, it removes the notifications from the queue and writes d to the log.
+// Otherwise they stay in the queue; unsure means that the target may have them. next is the earliest time of the next attempt.
+func (n notifications) EndAttempt(ctx context.Context, token int64, attempted []Notification, d Delivery, unsure bool, next time.Time) error {
+	err := n.changeTarget(ctx, d.Target, token, func(ctx context.Context, _ *redis.Tx, s *TargetState) (func(redis.Pipeliner), error) {
+		s.Attempt, s.Next, d.Tries = nil, next, s.Tries+1
+		if d.Result == DeliverySent {
+			s.Tries, s.Since, s.Fault = 0, time.Time{}, ""
+		} else if d.Result != DeliveryDropped {
+			s.Tries, s.Fault = s.Tries+1, cutText(d.Answer)
+			if s.Since.IsZero() {
+				s.Since = d.At
+			}
+		}
+		ids := idsOf(attempted)
+		if unsure {
+			s.addUnsure(ids)
+		}
+		if d.Result == "" {
+			return func(redis.Pipeliner) {}, nil
+		}
+		d.Repeated = slices.ContainsFunc(s.Unsure, func(id string) bool { return slices.Contains(ids, id) })
+		s.Unsure = slices.DeleteFunc(s.Unsure, func(id string) bool { return slices.Contains(ids, id) })
+		s.countDelivery(d)
+		return func(p redis.Pipeliner) {
+			p.ZRem(ctx, n.jobKey(d.Target, "notify-queue"), textsOf(attempted)...)
+			n.queueDelivery(ctx, p, d)
+		}, nil
+	})
+	return wrapIf("end to send to "+d.Target, err)
+}
+
+func idsOf(list []Notification) (ids []string) {
+	for _, one := range list {
+		ids = append(ids, one.ID)
+	}
+	return ids
+}
+
+func textsOf(list []Notification) (texts []any) {
+	for _, one := range list {
+		texts = append(texts, one.text)
+	}
+	return texts
+}
+
+func (s *TargetState) countDelivery(d Delivery) {
+	switch d.Result {
+	case DeliverySent:
+		s.Sent += int64(d.Count)
+	case DeliveryRefused:
+		s.Refused += int64(d.Count)
+	case DeliveryDropped:
+		s.Dropped += int64(d.Count)
+	}
+	if d.Repeated {
+		s.Repeated += int64(d.Count)
+	}
+}
+
+func (n notifications) queueDelivery(ctx context.Context, p redis.Pipeliner, d Delivery) {
+	d.Answer = cutText(d.Answer)
+	text, err := json.Marshal(d)
+	if err != nil {
+		return // not reached: a Delivery has only texts, numbers and times
+	}
+	key := n.jobKey(d.Target, "notify-log")
+	p.ZAdd(ctx, key, redis.Z{Score: float64(d.At.UnixMicro()), Member: text})
+	p.ZRemRangeByRank(ctx, key, 0, -1-maxDeliveries)
+	p.PExpire(ctx, key, keepDeliveries)
+}
+
+// TargetStates returns the states of targets, without the contents of their queues.
+func (n notifications) TargetStates(ctx context.Context, targets []string) (map[string]TargetState, error) {
+	states := make(map[string]TargetState, len(targets))
+	for _, target := range targets {
+		s, _, err := n.Notifications(ctx, target, 0)
+		if err != nil {
+			return nil, err
+		}
+		states[target] = s
+	}
+	return states, nil
+}
+
+// OpenProblems returns the jobs and problems whose failure was queued for a target, and whose end was not, with the time of the failure.
+func (n notifications) OpenProblems(ctx context.Context, target string) (map[string]time.Time, error) {
+	ctx, cancel := n.withTimeout(ctx)
+	defer cancel()
+	found := n.redis.HGetAll(ctx, n.jobKey(target, "notify-open"))
+	if err := errorOf(ctx, found); err != nil {
+		return nil, fmt.Errorf("read the open problems of %s: %w", target, err)
+	}
+	open := make(map[string]time.Time, len(found.Val()))
+	for name, text := range found.Val() {
+		if us, err := strconv.ParseInt(text, 10, 64); err == nil && isScore(float64(us)) {
+			open[name] = time.UnixMicro(us).UTC()
+		}
+	}
+	return open, nil
+}
+
+// Deliveries returns the newest deliveries to some targets, from new to old, at most most of them. Damaged entries are left out with an error that wraps
+// ErrCorrupt.
+func (n notifications) Deliveries(ctx context.Context, targets []string, most int) ([]Delivery, error) {
+	ctx, cancel := n.withTimeout(ctx)
+	defer cancel()
+	var (
+		all     = []Delivery{}
+		corrupt multierr.List
+	)
+	damaged, err := pipelineEach(ctx, n.namespace, targets, maxBatch, func(p redis.Pipeliner, target string) *redis.StringSliceCmd {
+		return p.ZRevRange(ctx, n.jobKey(target, "notify-log"), 0, int64(min(most, maxDeliveries)-1))
+	}, func(_ string, found *redis.StringSliceCmd) error {
+		list, err := decodeAll[Delivery]("read the log of notifications", found.Val())
+		all = append(all, list...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the log of notifications: %w", err)
+	}
+	corrupt.Add(damaged)
+	slices.SortStableFunc(all, func(a, b Delivery) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Target, b.Target)) })
+	return all[:min(len(all), most)], corrupt.Err()
+}

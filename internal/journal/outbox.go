@@ -1,0 +1,154 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// maxOutbox is the maximum number of records in the outbox of a job. Beyond it, the oldest ones are dropped.
+	maxOutbox = 1000
+	// keepOutbox is the time for which a record waits in an outbox.
+	keepOutbox = 24 * time.Hour
+	// outboxJobs and outboxRecords are the numbers of jobs, and of records of each of them, that Outbox reads at a time.
+	outboxJobs    = 100
+	outboxRecords = 100
+)
+
+// A Posted is a record in the outbox of its job.
+type Posted struct {
+	Record
+	text string
+}
+
+// queuePosted adds the records of a job that Config.Posts selects to the outbox of the job. The MULTI that stores a record also posts it, so a replica that
+// dies does not lose a notification. A second write of the same record changes nothing, unless the outbox was cleared in between.
+func (h *history) queuePosted(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
+	key := h.jobKey(w.job, "outbox")
+	for _, r := range w.records {
+		if h.posts != nil && !r.Retried && h.posts(&r.Record) {
+			p.ZAddNX(ctx, key, redis.Z{Score: float64(momentOf(&r.Record).UnixMicro()), Member: string(r.text)})
+			w.posted = true
+		}
+	}
+	if w.posted {
+		p.ZRemRangeByRank(ctx, key, 0, -1-maxOutbox)
+		p.PExpire(ctx, key, keepOutbox)
+	}
+}
+
+// queuePostedIndex adds the jobs of a batch to the index of outboxes. In a Redis Cluster it is not in the MULTI of the records: see [history.FindOutboxes].
+func (h *history) queuePostedIndex(ctx context.Context, p redis.Pipeliner, jobs []*jobWrite) {
+	for _, w := range jobs {
+		if w.posted {
+			p.ZAddNX(ctx, h.key("outboxes"), redis.Z{Score: float64(w.latest.UnixMicro()), Member: w.job})
+		}
+	}
+}
+
+// Outbox returns the records that wait in the outboxes of jobs: those of each job from old to new. If there are many, it returns a part of them, and more is
+// true. Damaged entries are removed, and reported by an error that wraps [ErrCorrupt]; the returned records are valid.
+func (h *history) Outbox(ctx context.Context) (records []Posted, more bool, err error) {
+	ctx, cancel := h.withTimeout(ctx)
+	defer cancel()
+	index := h.redis.ZRange(ctx, h.key("outboxes"), 0, outboxJobs-1)
+	if err := errorOf(ctx, index); err != nil {
+		return nil, false, fmt.Errorf("read the outboxes: %w", err)
+	}
+	jobs := slices.DeleteFunc(index.Val(), func(job string) bool { return !isName(job) })
+	more = len(jobs) == outboxJobs
+	var empty, broken []Posted
+	damaged, err := pipelineEach(ctx, h.namespace, jobs, outboxJobs, func(p redis.Pipeliner, job string) *redis.StringSliceCmd {
+		return p.ZRange(ctx, h.jobKey(job, "outbox"), 0, outboxRecords-1)
+	}, func(job string, found *redis.StringSliceCmd) error {
+		more = more || len(found.Val()) == outboxRecords
+		if len(found.Val()) == 0 {
+			empty = append(empty, Posted{Record: Record{Job: job}})
+		}
+		var errs []error
+		for _, text := range found.Val() {
+			r, err := decodePosted(job, text)
+			if err != nil {
+				broken = append(broken, Posted{Record{Job: job}, text})
+				errs = append(errs, fmt.Errorf("%s: %w", h.jobKey(job, "outbox"), err))
+				continue
+			}
+			records = append(records, Posted{r, text})
+		}
+		return errors.Join(errs...)
+	})
+	if err == nil && len(empty)+len(broken) > 0 {
+		err = h.ClearOutbox(ctx, append(empty, broken...))
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read the outboxes: %w", err)
+	}
+	return records, more, wrapIf("read the outboxes", damaged)
+}
+
+func decodePosted(job, text string) (Record, error) {
+	id := struct {
+		RunID string `json:"run_id"`
+	}{}
+	if err := json.Unmarshal([]byte(text), &id); err != nil || !isRunID(id.RunID) {
+		return Record{}, fmt.Errorf("%w: %.40q", ErrCorrupt, text)
+	}
+	return decodeRecord(job, id.RunID, text)
+}
+
+// ClearOutbox removes records from the outboxes, after they were queued for their targets. It also removes the jobs without further records from the index.
+func (h *history) ClearOutbox(ctx context.Context, records []Posted) error {
+	ctx, cancel := h.withTimeout(ctx)
+	defer cancel()
+	var jobs []string
+	byJob := map[string][]any{}
+	for _, r := range records {
+		if byJob[r.Job] == nil {
+			jobs = append(jobs, r.Job)
+		}
+		byJob[r.Job] = append(byJob[r.Job], r.text)
+	}
+	cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, job := range jobs {
+			p.ZRem(ctx, h.jobKey(job, "outbox"), byJob[job]...)
+			p.ZRem(ctx, h.key("outboxes"), job)
+		}
+		return nil
+	})
+	if err := allErrors(ctx, cmds, err); err != nil {
+		return fmt.Errorf("clear the outboxes: %w", err)
+	}
+	return h.findOutboxes(ctx, jobs) // a replica may have posted a record just before its job was removed from the index
+}
+
+// FindOutboxes adds jobs whose outbox has records to the index. A replica that dies between the two writes to a Redis Cluster leaves such a job behind.
+func (h *history) FindOutboxes(ctx context.Context, jobs []string) error {
+	ctx, cancel := h.withTimeout(ctx)
+	defer cancel()
+	return h.findOutboxes(ctx, jobs)
+}
+
+func (h *history) findOutboxes(ctx context.Context, jobs []string) error {
+	var found []redis.Z
+	damaged, err := pipelineEach(ctx, h.namespace, jobs, maxBatch, func(p redis.Pipeliner, job string) *redis.IntCmd {
+		return p.Exists(ctx, h.jobKey(job, "outbox"))
+	}, func(job string, exists *redis.IntCmd) error {
+		if exists.Val() > 0 {
+			found = append(found, redis.Z{Member: job})
+		}
+		return nil
+	})
+	if err := errors.Join(damaged, err); err != nil {
+		return fmt.Errorf("look for outboxes: %w", err)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return wrapIf("look for outboxes", errorOf(ctx, h.redis.ZAddNX(ctx, h.key("outboxes"), found...)))
+}
