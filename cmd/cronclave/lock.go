@@ -171,7 +171,7 @@ func (a *app) runLock(ctx context.Context, j *lockJob) error {
 	if err != nil {
 		return err
 	}
-	history, err := rdb.OpenJournal(cfg, nil)
+	history, err := rdb.OpenJournal(cfg, nil, nil)
 	if err != nil {
 		return err
 	}

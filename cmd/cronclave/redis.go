@@ -58,7 +58,7 @@ func checkRedis(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) (
 	if err := checkUp(ctx, conn); err != nil {
 		return nil, err
 	}
-	j, err := conn.OpenJournal(cfg, nil)
+	j, err := conn.OpenJournal(cfg, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func inspectForLock(ctx context.Context, cfg *config.Config, conn *redisconn.Con
 // inspectQuorum checks that a majority of the masters is fit. A lock with a quorum does not need the Redis that stores the history: that Redis may be down.
 // If it answers, inspectQuorum only checks that its data is not from a newer version.
 func inspectQuorum(ctx context.Context, cfg *config.Config, conn *redisconn.Conn) error {
-	history, err := conn.OpenJournal(cfg, nil)
+	history, err := conn.OpenJournal(cfg, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -217,7 +217,7 @@ func (d *demo) gatherRuns(ctx context.Context, t *tally) error {
 			t.addOutcome(r)
 		}
 	}
-	journal, err := d.redis.OpenJournal(d.cfg, nil)
+	journal, err := d.redis.OpenJournal(d.cfg, nil, nil)
 	if err != nil {
 		return err
 	}

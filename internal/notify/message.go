@@ -14,6 +14,9 @@ type Event struct {
 	ID string `json:"id"`
 	// Name is the outcome of a run or tick, [Fixed], or the name of a problem, as in the key `on`.
 	Name string `json:"name"`
+	// Problem identifies the problem that the event begins or ends, such as "replica_lost b"; "" for the end of a run. Two problems of a job have different ones.
+	// The end of failures has "failure JOB".
+	Problem string `json:"problem,omitempty"`
 	// Job is "" for an event of the cluster.
 	Job string `json:"job,omitempty"`
 	// At is the time of the event.

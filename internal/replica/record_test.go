@@ -51,7 +51,7 @@ func TestAbandonedRunsAreLoggedOnce(t *testing.T) {
 	said := func(name string, records ...run.Record) {
 		t.Helper()
 		own := hclog.New(&hclog.LoggerOptions{Output: &log, DisableTime: true, Name: name})
-		j, err := conn.OpenJournal(&config.Config{Namespace: "default"}, func(first journal.Record) { logAbandoned(own, events.Outcome{Record: first}) })
+		j, err := conn.OpenJournal(&config.Config{Namespace: "default"}, func(first journal.Record) { logAbandoned(own, events.Outcome{Record: first}) }, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestWhyKnowsPastDaysOfCalendars(t *testing.T) {
 	holiday := today.AddDate(0, 0, -20)
 	cfg := &config.Config{Namespace: "default", History: config.History{MaxAge: 30 * 24 * time.Hour}, Jobs: []config.Job{{Name: "j", Enabled: true,
 		Ticks: config.Ticks{Schedule: []string{"@daily"}, Location: time.UTC, ExceptDates: []string{holiday.Format(time.DateOnly)}}}}}
-	j, err := conn.OpenJournal(cfg, nil)
+	j, err := conn.OpenJournal(cfg, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

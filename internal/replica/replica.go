@@ -24,6 +24,7 @@ import (
 	"github.com/cronclave/cronclave/internal/proc"
 	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/replica/dispatch"
 	"github.com/cronclave/cronclave/internal/replica/leader"
 	"github.com/cronclave/cronclave/internal/warden"
 	"github.com/cronclave/cronclave/internal/web/metrics"
@@ -139,7 +140,7 @@ func (r *Replica) connectRedis() (err error) {
 	if r.journal, err = r.redis.OpenJournal(cfg, func(first journal.Record) {
 		first.Output = nil // thousands of outcomes may wait for a subscriber, and no subscriber reads their outputs
 		r.events.Publish(events.Outcome{Record: first})
-	}); err != nil {
+	}, func(rec *journal.Record) bool { return dispatch.Posts(r.cfg.Load(), rec) }); err != nil {
 		return err
 	}
 	r.live = newLiveOutput(r.journal, r.log)
@@ -267,7 +268,7 @@ func (r *Replica) lead(ctx context.Context, term *election.Term) {
 	r.monitor.recalled.Store(false)
 	cfg := leader.Config{Locks: r.locks, Redis: r.redis, Journal: r.journal, Jobs: r.cfg.Load, Replicas: r.peers.alive, Sweep: r.scheduler.Sweep, Now: r.serverNow,
 		Describe:       func() []journal.JobInfo { return DescribeJobs(r.cfg.Load(), r.serverNow()) },
-		HeartbeatFault: func(what string) { r.heartbeatError.Store(&what) }, Version: r.version, Log: r.log}
+		HeartbeatFault: func(what string) { r.heartbeatError.Store(&what) }, Replica: r.name, Version: r.version, Log: r.log}
 	if r.monitor.metrics != nil {
 		cfg.State = r.monitor.cluster.Store
 	}

@@ -126,7 +126,7 @@ func openClusterView(redis *redisconn.Conn, cfg *config.Config, log hclog.Logger
 	if err != nil {
 		return nil, err
 	}
-	j, err := conn.OpenJournal(cfg, nil)
+	j, err := conn.OpenJournal(cfg, nil, nil)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/replica/dispatch"
 	"github.com/cronclave/cronclave/internal/web/metrics"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
@@ -51,9 +52,10 @@ type Config struct {
 	// HeartbeatFault receives the error of the last heartbeat; "" for none.
 	HeartbeatFault func(string)
 	// State receives the state of the cluster for the metrics, and nil while it is unknown. If State is nil, the state is not read.
-	State   func(*metrics.Cluster)
-	Version string
-	Log     hclog.Logger
+	State func(*metrics.Cluster)
+	// Replica is the name of this replica, and Version the version of its program.
+	Replica, Version string
+	Log              hclog.Logger
 }
 
 // Lead performs the duties of the cluster's leader until its term ends.
@@ -79,6 +81,9 @@ func Lead(ctx context.Context, term *election.Term, cfg Config) {
 	if cfg.State != nil {
 		duties.Go(func() { reader.watchCluster(ctx, cfg.State, cfg.Log) })
 	}
+	problems := problemReader{journal: cfg.Journal, view: view, config: cfg.Jobs, alive: cfg.Replicas, now: cfg.Now}
+	sends := dispatch.New(dispatch.Config{Journal: cfg.Journal, Jobs: cfg.Jobs, Token: int64(term.Token()), Now: cfg.Now, Problems: problems.read, Replica: cfg.Replica, Version: cfg.Version, Log: cfg.Log})
+	duties.Go(func() { sends.Run(ctx) })
 	h := housekeeping{journal: cfg.Journal, elector: elector, sweep: cfg.Sweep, now: cfg.Now, log: cfg.Log}
 	repeatEvery(ctx, sweepEvery, func() { h.maintainData(ctx, disabledJobs(cfg.Jobs())) })
 	duties.Wait()

@@ -1,0 +1,235 @@
+// Package dispatch sends the notifications of a cluster. The leader runs it for the time of its term.
+//
+// A record that may cause a notification waits in the outbox of its job, where the write of the record has put it. The dispatcher moves it into the queues of the
+// targets, and sends the queues: one message at a time per target, in the order of the queue. The state of a target has the fencing token of the leadership, so a
+// leader that was replaced changes nothing, and sends nothing. An event leaves the outbox after it is in the queues, and a queue after its target has taken or
+// refused it. So no death of a leader loses an event, and a target has an event twice only if the result of an attempt was unknown.
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/backoff"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/notify"
+)
+
+const (
+	readOutboxEvery = time.Second
+	// compareEvery is the interval at which the dispatcher looks for problems that began or ended, and for jobs that end `ok` again.
+	compareEvery = 5 * time.Second
+	// findEvery is the interval at which the dispatcher looks for outboxes that are missing in the index, and for notifications that are too old.
+	findEvery = time.Minute
+)
+
+// Config configures a [Dispatcher].
+type Config struct {
+	Journal *journal.Journal
+	// Jobs returns the configuration in use.
+	Jobs func() *config.Config
+	// Token is the fencing token of the leadership.
+	Token int64
+	// Now returns the time by the clock of Redis.
+	Now func() time.Time
+	// Problems returns the problems of the cluster and of jobs that are on now.
+	Problems func(ctx context.Context) ([]Problem, error)
+	Replica  string
+	Version  string
+	Log      hclog.Logger
+
+	open func(config.Notify, notify.SenderConfig) (notify.Sender, error) // notify.NewSender, except in tests
+}
+
+// A Dispatcher sends the notifications of a cluster.
+type Dispatcher struct {
+	Config
+	mu      sync.Mutex
+	targets map[string]*target // the targets whose loops run
+}
+
+// New returns a Dispatcher.
+func New(cfg Config) *Dispatcher {
+	cfg.open = notify.NewSender
+	return &Dispatcher{Config: cfg, targets: map[string]*target{}}
+}
+
+// Run sends notifications until ctx ends. Without a target in the configuration it makes no call.
+func (d *Dispatcher) Run(ctx context.Context) {
+	var loops sync.WaitGroup
+	defer loops.Wait()
+	failed := backoff.New(readOutboxEvery, time.Minute)
+	var compared, searched time.Time
+	for ctx.Err() == nil {
+		cfg := d.Jobs()
+		d.startTargets(ctx, cfg, &loops)
+		more, err := false, error(nil)
+		if len(cfg.Notify) > 0 {
+			more, err = d.moveRecords(ctx, cfg)
+			if err == nil && time.Since(compared) >= compareEvery {
+				compared, err = time.Now(), d.compareProblems(ctx, cfg)
+			}
+			if err == nil && time.Since(searched) >= findEvery {
+				searched, err = time.Now(), d.findLost(ctx, cfg)
+			}
+		}
+		switch {
+		case errors.Is(err, journal.ErrSuperseded) || ctx.Err() != nil:
+			return // the term is over
+		case err != nil:
+			d.Log.Debug("notifications wait", "error", err)
+			failed.Wait(ctx)
+		case !more:
+			failed.Reset()
+			backoff.Sleep(ctx, readOutboxEvery)
+		}
+	}
+}
+
+// startTargets starts a loop for each new target. A loop ends when its target is no longer in the configuration.
+func (d *Dispatcher) startTargets(ctx context.Context, cfg *config.Config, loops *sync.WaitGroup) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name := range cfg.Notify {
+		if d.targets[name] != nil {
+			continue
+		}
+		t := &target{Dispatcher: d, name: name, wake: make(chan struct{}, 1), failed: map[string]failure{}}
+		d.targets[name] = t
+		loops.Go(func() {
+			t.run(ctx)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			delete(d.targets, name)
+		})
+	}
+}
+
+// moveRecords moves records from the outboxes into the queues of the targets. It returns true if there are more.
+func (d *Dispatcher) moveRecords(ctx context.Context, cfg *config.Config) (more bool, err error) {
+	records, more, err := d.Journal.Outbox(ctx)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the damaged entries were removed
+		return false, err //nolint:wrapcheck // the error names the operation
+	}
+	if err != nil {
+		d.Log.Warn("damaged notifications removed", "error", err)
+	}
+	if len(records) == 0 {
+		return false, nil
+	}
+	if err := d.queueAll(ctx, requestsFor(cfg, records)); err != nil {
+		return false, err
+	}
+	return more, d.Journal.ClearOutbox(ctx, records) //nolint:wrapcheck // the error names the operation
+}
+
+// queueAll queues notifications for several targets. A failure of one target does not affect the others.
+func (d *Dispatcher) queueAll(ctx context.Context, requests map[string]*journal.QueueRequest) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		r := requests[name]
+		r.Target, r.Token, r.Now = name, d.Token, d.Now()
+		dropped, err := d.Journal.QueueNotifications(ctx, *r)
+		if dropped > 0 {
+			d.Log.Warn("notifications dropped: they were in the queue for too long, or too many came after them", "target", name, "dropped", dropped)
+		}
+		errs = append(errs, err)
+		d.wakeTarget(name)
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Dispatcher) wakeTarget(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t := d.targets[name]; t != nil {
+		select {
+		case t.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// compareProblems queues the beginnings and ends of problems: it compares the problems that are on with those whose beginning was queued. After a change of
+// the leader this finds what the leader before has not queued.
+func (d *Dispatcher) compareProblems(ctx context.Context, cfg *config.Config) error {
+	now, err := d.Problems(ctx)
+	if err != nil {
+		return err
+	}
+	requests := map[string]*journal.QueueRequest{}
+	for name, t := range cfg.Notify {
+		open, err := d.Journal.OpenProblems(ctx, name)
+		if err != nil {
+			return err //nolint:wrapcheck // the error names the operation
+		}
+		fixed, err := d.fixedJobs(ctx, open)
+		if err != nil {
+			return err
+		}
+		if r := changesFor(cfg, t, open, now, fixed, d.Now()); r != nil {
+			requests[name] = r
+		}
+	}
+	return d.queueAll(ctx, requests)
+}
+
+// fixedJobs returns the jobs that have ended `ok` after the failure that was queued, with the time of that success.
+func (d *Dispatcher) fixedJobs(ctx context.Context, open map[string]time.Time) (map[string]time.Time, error) {
+	var jobs []string
+	for key := range open {
+		if job, failed := failedJob(key); failed {
+			jobs = append(jobs, job)
+		}
+	}
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	streaks, err := d.Journal.Streaks(ctx, jobs)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the others are valid
+		return nil, err //nolint:wrapcheck // the error names the operation
+	}
+	fixed := map[string]time.Time{}
+	for job, s := range streaks {
+		if s.Count == 0 && !s.LastOK.Before(open[failureKey(job)]) {
+			fixed[job] = s.LastOK
+		}
+	}
+	return fixed, nil
+}
+
+// findLost puts outboxes into the index that a dead replica has left out of it, and drops notifications that are too old.
+func (d *Dispatcher) findLost(ctx context.Context, cfg *config.Config) error {
+	var jobs []string
+	for i := range cfg.Jobs {
+		if len(cfg.Jobs[i].Notify) > 0 {
+			jobs = append(jobs, cfg.Jobs[i].Name)
+		}
+	}
+	if err := d.Journal.FindOutboxes(ctx, jobs); err != nil {
+		return err //nolint:wrapcheck // the error names the operation
+	}
+	requests := map[string]*journal.QueueRequest{}
+	for name := range cfg.Notify {
+		requests[name] = &journal.QueueRequest{}
+	}
+	return d.queueAll(ctx, requests)
+}
+
+// Posts reports whether a record may cause a notification, so that the journal puts it into the outbox of its job.
+func Posts(cfg *config.Config, r *journal.Record) bool {
+	job := cfg.Job(r.Job)
+	return job != nil && slices.ContainsFunc(job.Notify, func(name string) bool { return wants(cfg.Notify[name], r) })
+}
+
+// wants reports whether a target is told of a record. A target that is told of the end of failures must know of the failures.
+func wants(t config.Notify, r *journal.Record) bool {
+	return slices.Contains(t.On, string(r.Outcome))
+}

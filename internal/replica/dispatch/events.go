@@ -1,0 +1,169 @@
+package dispatch
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/notify"
+)
+
+// A Problem is a state of the cluster, or of a job, that lasts.
+type Problem struct {
+	// Name is the name of the event that its beginning causes. Subject is the job, the replica or the pool; "" if there is only one.
+	Name, Subject string
+	// Job is the job that has the problem; "" for a problem of the cluster.
+	Job   string
+	Since time.Time
+	Text  string
+	// Over is set for a problem that is known only when it is over. Its end causes no event.
+	Over bool
+}
+
+func (p *Problem) key() string { return strings.TrimSpace(p.Name + " " + p.Subject) }
+
+// failureKey is the key of a failing job among the open problems of a target.
+func failureKey(job string) string { return "failure " + job }
+
+func failedJob(key string) (job string, failed bool) { return strings.CutPrefix(key, "failure ") }
+
+// requestsFor returns what records add to the queues of the targets, by target.
+func requestsFor(cfg *config.Config, records []journal.Posted) map[string]*journal.QueueRequest {
+	requests := map[string]*journal.QueueRequest{}
+	for i := range records {
+		r := &records[i].Record
+		job := cfg.Job(r.Job)
+		if job == nil {
+			continue
+		}
+		for _, name := range job.Notify {
+			if !wants(cfg.Notify[name], r) {
+				continue
+			}
+			if requests[name] == nil {
+				requests[name] = &journal.QueueRequest{Opened: map[string]time.Time{}}
+			}
+			requests[name].Add = append(requests[name].Add, encodeEvent(recordEvent(r)))
+			if r.Failed() && slices.Contains(cfg.Notify[name].On, notify.Fixed) {
+				requests[name].Opened[failureKey(r.Job)] = r.Finished
+			}
+		}
+	}
+	return requests
+}
+
+// recordEvent returns the event of a record. A run has one event for its end: its record may be written twice, first by another replica as abandoned.
+func recordEvent(r *journal.Record) notify.Event {
+	kind := "end"
+	if r.Outcome == journal.OutcomeRunning {
+		kind = fmt.Sprint("start ", r.Attempt)
+	}
+	plain := *r
+	plain.Output = nil
+	e := notify.Event{ID: eventID(kind, r.Job, r.RunID), Name: string(r.Outcome), Job: r.Job, At: r.Finished, Text: recordText(r), Run: &plain}
+	if e.At.IsZero() {
+		e.At = r.When()
+	}
+	return e
+}
+
+// recordText describes a record in one line.
+func recordText(r *journal.Record) string {
+	var b strings.Builder
+	switch b.WriteString(string(r.Outcome)); {
+	case r.Token == 0 && !r.Tick.IsZero():
+		b.WriteString(": the tick of " + r.Tick.UTC().Format(time.RFC3339))
+	case r.DurationMS != nil:
+		fmt.Fprintf(&b, " after %v", time.Duration(*r.DurationMS)*time.Millisecond)
+	}
+	if r.Token != 0 {
+		b.WriteString(" on " + r.Replica)
+	}
+	if r.Attempt > 1 {
+		fmt.Fprintf(&b, ", attempt %d", r.Attempt)
+	}
+	if why := cluster.ReasonText(*r); why != "" {
+		b.WriteString(": " + why)
+	}
+	return b.String()
+}
+
+// changesFor returns the beginnings and ends of problems that are to be queued for a target; nil if there are none.
+func changesFor(cfg *config.Config, t config.Notify, open map[string]time.Time, problems []Problem, fixed map[string]time.Time, now time.Time) *journal.QueueRequest {
+	r := journal.QueueRequest{Opened: map[string]time.Time{}}
+	on := map[string]bool{}
+	for _, p := range problems {
+		key := p.key()
+		on[key] = true
+		since, known := open[key]
+		if !concerns(cfg, t, p) || known && (!p.Over || !p.Since.After(since)) {
+			continue
+		}
+		e := notify.Event{ID: eventID(key, p.Since.Format(time.RFC3339Nano)), Name: p.Name, Problem: key, Job: p.Job, At: p.Since, Since: p.Since, Text: p.Text}
+		r.Add, r.Opened[key] = append(r.Add, encodeEvent(e)), p.Since
+	}
+	for key, since := range open {
+		job, failed := failedJob(key)
+		name, subject, _ := strings.Cut(key, " ")
+		switch at, ok := fixed[job]; {
+		case failed && ok:
+			addEnd(&r, t, key, notify.Event{Job: job, At: at, Since: since, Text: "ok again"})
+		case !failed && !on[key] && name != notify.Redis:
+			e := notify.Event{At: now, Since: since, Text: "over: " + key}
+			if isJobProblem(name) {
+				e.Job = subject
+			}
+			addEnd(&r, t, key, e)
+		}
+	}
+	if len(r.Add)+len(r.Closed) == 0 {
+		return nil
+	}
+	return &r
+}
+
+// addEnd adds the end of a problem. A target without `fixed` is not told of it.
+func addEnd(r *journal.QueueRequest, t config.Notify, key string, e notify.Event) {
+	r.Closed = append(r.Closed, key)
+	if slices.Contains(t.On, notify.Fixed) {
+		e.ID, e.Name, e.Problem = eventID(notify.Fixed, key, e.At.Format(time.RFC3339Nano)), notify.Fixed, key
+		r.Add = append(r.Add, encodeEvent(e))
+	}
+}
+
+func isJobProblem(name string) bool {
+	return name == notify.Slow || name == notify.Stale || name == notify.Overdue
+}
+
+// concerns reports whether a target is told of a problem: a problem of a job goes to the targets of that job.
+func concerns(cfg *config.Config, t config.Notify, p Problem) bool {
+	if !slices.Contains(t.On, p.Name) {
+		return false
+	}
+	if p.Job == "" {
+		return true
+	}
+	job := cfg.Job(p.Job)
+	return job != nil && slices.Contains(job.Notify, t.Name)
+}
+
+// eventID returns the id of an event, which is the same on each replica and in each attempt.
+func eventID(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
+func encodeEvent(e notify.Event) journal.Notification {
+	text, err := json.Marshal(e)
+	if err != nil { // not reached: an event has only texts, numbers and sound times
+		text = []byte("{}")
+	}
+	return journal.Notification{ID: e.ID, Job: e.Job, Event: text}
+}
