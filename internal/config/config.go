@@ -55,6 +55,8 @@ type Config struct {
 	Server Server
 	// Pools are the semaphores that jobs and locks share, by name.
 	Pools map[string]Pool
+	// Notify are the targets of notifications, by name.
+	Notify map[string]Notify
 	// Jobs are sorted by name. They include jobs with `enabled = false`.
 	Jobs []Job
 	// Settings has all keys of Jobs with their values, for display.
@@ -198,8 +200,8 @@ func (c *Config) Withheld(j *Job) map[string]bool {
 	return names
 }
 
-// Digest identifies the settings that the replicas of a cluster must agree on: the namespace, the limits of the history, the expected number of replicas, and
-// all jobs. Replicas with equal digests run the same jobs in the same way. The digest covers neither the connection to Redis nor the limits of a single
+// Digest identifies the settings that the replicas of a cluster must agree on: the namespace, the limits of the history, the expected number of replicas, the
+// events that each target of notifications gets, and all jobs. Replicas with equal digests run the same jobs in the same way. The digest covers neither the connection to Redis nor the limits of a single
 // replica. Paths, and values of `env` with variables, are hashed as they are written in the file. Literal values of `env` and arguments of commands are
 // hashed too. The digest does not reveal these values, but somebody who guesses a short value could confirm the guess with the digest.
 func (c *Config) Digest() string {
@@ -211,8 +213,9 @@ func (c *Config) Digest() string {
 		Namespace string
 		History   History
 		Jobs      map[string]string
-		Replicas  int `json:",omitempty"` // omitted when zero, so that a configuration without `replicas` keeps the digest of earlier versions
-	}{c.Namespace, c.History, jobs, c.Cluster.Replicas})
+		Replicas  int                     `json:",omitempty"` // omitted when zero, so that a configuration without `replicas` keeps the digest of earlier versions
+		Notify    map[string]notifyDigest `json:",omitempty"`
+	}{c.Namespace, c.History, jobs, c.Cluster.Replicas, c.notifyDigests()})
 }
 
 // shortDigest is the number of hex digits of a job's digest that replicas compare.

@@ -119,6 +119,7 @@ func TestLoadFillsEverything(t *testing.T) {
 		Heartbeat: Heartbeat{URL: "https://hc.example/ping/s3cr3t", Every: 90 * time.Second},
 		Server:    Server{Listen: ":7377", TokenFile: "/t"},
 		Pools:     map[string]Pool{"warehouse": {Slots: 4}},
+		Notify:    map[string]Notify{},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got  %+v\nwant %+v", *c, *want)

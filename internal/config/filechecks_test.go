@@ -102,7 +102,7 @@ func TestUntrustedConfiguration(t *testing.T) {
 		"jobs.toml:1:12: jobs.d/group.toml can be written by the group 0: refused, because cronclave runs as root; run: chmod go-w jobs.d/group.toml",
 		"jobs.toml:1:12: jobs.d/theirs.toml belongs to the user 4001: refused, because cronclave runs as root; run: chown root jobs.d/theirs.toml",
 		"jobs.toml:1:29: DIR/open.d can be written by the group 0 and others: refused, because cronclave runs as root; run: chmod go-w DIR/open.d",
-		`jobs.d/good.toml:1:1: unknown key "nothing" at the top level; did you mean "notify" (which is not supported yet)?`,
+		`jobs.d/good.toml:1:1: unknown key "nothing" at the top level; did you mean "notify"?`,
 	})
 }
 

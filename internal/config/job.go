@@ -33,6 +33,8 @@ type Job struct {
 	Retry Retry `json:",omitzero"`
 	// Recover is the maximum number of attempts, after the first one, for a tick whose run was interrupted. 0 permits none.
 	Recover int `json:",omitempty"`
+	// Notify has the names of the targets of the job's notifications, sorted.
+	Notify []string `json:",omitempty"`
 
 	// Digest is a hash of the job's settings: see [Config.Digest].
 	Digest string
@@ -165,15 +167,16 @@ type draft struct {
 	named map[string]bool           // variables in the `env` of the job's own table
 	filed map[string]document.Value // the entry of each variable in env_from_file
 
-	exprs  []expression
-	except []expression
-	before []expression // the jobs in `after`
-	pool   schema.Expansion
-	argv   []string // the command, if it is a list
-	script string   // the command, if it is a string
-	shell  []string
-	hidden hidden
-	zones  *cronspec.Zones // the zone data in which the job's time zone is looked up
+	exprs   []expression
+	except  []expression
+	before  []expression // the jobs in `after`
+	pool    schema.Expansion
+	targets []expression // the targets in `notify`
+	argv    []string     // the command, if it is a list
+	script  string       // the command, if it is a string
+	shell   []string
+	hidden  hidden
+	zones   *cronspec.Zones // the zone data in which the job's time zone is looked up
 }
 
 // hidden has the text of values that differ between machines or are secret, as it is written in the file: variables are not replaced, and relative paths are
@@ -276,6 +279,9 @@ func aboutKeys() []schema.Key[draft] {
 		schema.Bool("enabled", func(d *draft) *bool { return &d.Enabled }, "Whether the job runs."),
 		schema.String("description", func(d *draft) *string { return &d.Description }, "Purpose of the job, shown by shell completion."),
 		schema.Strings("tags", func(d *draft) *[]string { return &d.Tags }, "Labels by which `pause` and `resume` select jobs."),
+		schema.Field("notify", schema.KindStrings, func(d *draft) *[]expression { return &d.targets }, jobTargets,
+			"Targets that [learn](notifications.md) of the job's events. An empty list removes the targets of `[defaults]`.").
+			Allow("names of `[notify.NAME]`").ValueOf(func(d *draft) any { return d.Notify }),
 		schema.Table("output", func(d *draft) *Output { return &d.Output }, outputKeys(), "Where the [output](#output) of a run goes."),
 	}
 }

@@ -26,7 +26,7 @@ func TestReference(t *testing.T) {
 		}
 	}
 	parts["tables"] = testtier.Table(t, []string{"table", "holds"}, tableRows())
-	parts["later"] = "Not supported yet, and refused: the table " + quoted(topKeys().Later) + ", and of jobs " + quoted(jobKeys().Later) + ".\n"
+	parts["later"] = "Not supported yet, and refused: of jobs " + quoted(jobKeys().Later) + ".\n"
 	testtier.SyncPage(t, "configuration.md", "config", parts, *update)
 }
 
@@ -118,6 +118,8 @@ func referenced() []keyTable {
 		{"heartbeat", "heartbeat", "heartbeat.url = 'https://hc.example/a'\n", rowsOf(heartbeatKeys().Keys, &top.Heartbeat)},
 		{"pools", "pools.a", "", rowsOf(poolKeys().Keys, &Pool{})},
 		{"calendars", "calendars.a", "", rowsOf(calendarKeys().Keys, new([]string))},
+		{"notify", "notify.a", "notify.a.kind = 'slack'\nnotify.a.url = 'https://h/x'\n", rowsOf(notifyKeys().Keys, new(newNotify()))},
+		{"notify.template", "notify.a.template", "notify.a.kind = 'slack'\nnotify.a.url = 'https://h/x'\n", rowsOf(templateKeys().Keys, new(newNotify()))},
 		{"job tick", "jobs.a", "", rowsOf(tickKeys(), &job)},
 		{"job command", "jobs.a", "", rowsOf(commandKeys(), &job)},
 		{"job environment", "jobs.a", "", rowsOf(environmentKeys(), &job)},
@@ -138,13 +140,13 @@ func tableRows() (rows [][]string) {
 	for _, k := range tableKeys() {
 		header, anchor := k.Name, k.Name
 		switch k.Name {
-		case "pools", "calendars", "jobs":
+		case "pools", "calendars", "notify", "jobs":
 			header += ".NAME"
 		}
 		switch k.Name {
 		case "jobs", "defaults":
 			anchor = "jobsname-and-defaults"
-		case "pools", "calendars":
+		case "pools", "calendars", "notify":
 			anchor += "name"
 		}
 		rows = append(rows, []string{fmt.Sprintf("[`[%s]`](#%s)", header, anchor), k.Doc})

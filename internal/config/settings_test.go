@@ -105,6 +105,7 @@ on_lease_lost = "stop"
 enabled = true
 description = –
 tags = –
+notify = –
 output.keep = "16KiB"
 output.log = true`, "\n")
 	if !slices.Equal(got, want) {
@@ -118,6 +119,7 @@ timezone = "Europe/Berlin"
 redis.url = "redis://:${REDIS_PASSWORD}@h"
 pools.warehouse.slots = 4
 calendars.holidays.dates = ["2026-12-25"]
+notify.oncall = { kind = "slack", url = "https://hooks.example/${TOKEN}" }
 
 [defaults]
 retry = { max = 3, delay = "${DELAY:-10s}" }
@@ -161,6 +163,7 @@ on_lease_lost = "continue"
 enabled = false
 description = "talks to ${HOST_OF_SHOP} as value-of-it"
 tags = ["x", "y\u001b"]
+notify = ["oncall"]
 output = { keep = "1KiB", log = false }
 `
 
@@ -214,6 +217,7 @@ on_lease_lost = "continue"
 enabled = false
 description = "talks to ${HOST_OF_SHOP} as value-of-it"
 tags = ["x", "y\x1b"]
+notify = ["oncall"]
 output.keep = "1KiB"
 output.log = false`, "\n")
 	for i := range want {

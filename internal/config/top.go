@@ -27,6 +27,7 @@ type top struct {
 	tables    map[string]document.Value // the first table of each name; several files may contain the same table
 	defaults  []document.Value
 	jobs      []document.Value
+	targets   []document.Value // the tables [notify.NAME]
 }
 
 func newTop() *top {
@@ -34,10 +35,7 @@ func newTop() *top {
 }
 
 func topKeys() schema.Section[top] {
-	return schema.Section[top]{
-		Keys:  append(clusterKeys(), tableKeys()...),
-		Later: []string{"notify"},
-	}
+	return schema.Section[top]{Keys: append(clusterKeys(), tableKeys()...)}
 }
 
 // clusterKeys returns the keys of the top level that are not tables.
@@ -89,6 +87,7 @@ func tableKeys() []schema.Key[top] {
 			func(r *schema.Reader, v document.Value, t *top) { heartbeatKeys().Read(r, v, &t.Heartbeat) }),
 		table("pools", "Semaphores that jobs share.", func(r *schema.Reader, v document.Value, t *top) { readPools(r, v, t.Pools) }),
 		table("calendars", "Days that jobs may except.", func(r *schema.Reader, v document.Value, t *top) { readCalendars(r, v, t.calendars) }),
+		table("notify", "Targets of [notifications](notifications.md).", func(r *schema.Reader, v document.Value, t *top) { readNotify(r, v, t) }),
 		table("defaults", "Keys of all jobs.", func(_ *schema.Reader, v document.Value, t *top) { t.defaults = append(t.defaults, v) }),
 		table("jobs", "The jobs.", func(r *schema.Reader, v document.Value, t *top) {
 			eachNamed(r, v, "job", func(job document.Value) { t.jobs = append(t.jobs, job) })
@@ -145,6 +144,7 @@ func defaultConfig() Config {
 		History:   History{Runs: 50, MaxAge: 30 * 24 * time.Hour, MaxBytes: 1 << 20},
 		Heartbeat: Heartbeat{Every: time.Minute},
 		Pools:     map[string]Pool{},
+		Notify:    map[string]Notify{},
 	}
 }
 
@@ -178,6 +178,7 @@ func knownTable(key, table string) string {
 		{"in [server]", serverKeys().Names()},
 		{"in [pools.NAME]", poolKeys().Names()},
 		{"in [calendars.NAME]", calendarKeys().Names()},
+		{"in [notify.NAME]", notifyKeys().Names()},
 	}
 	if table == "" {
 		homes = homes[1:]
@@ -201,7 +202,7 @@ func assembleConfig(r *schema.Reader, roots []document.Value, files *fileChecks,
 	checkHeartbeat(r, t.tables["heartbeat"])
 	checkServer(r, t.tables["server"], t.Server)
 	files.ofReplica(r, &t.Redis, &t.Server)
-	jobs := jobReader{Reader: r, keys: jobKeys(), base: newDraft(t.Timezone, t.Zones), calendars: t.calendars, pools: t.Pools, mostOutput: t.History.MaxBytes, files: files, machine: machineChecks{files, t.Replica.Labels}, now: o.Now}
+	jobs := jobReader{Reader: r, keys: jobKeys(), base: newDraft(t.Timezone, t.Zones), calendars: t.calendars, pools: t.Pools, notify: t.Notify, mostOutput: t.History.MaxBytes, files: files, machine: machineChecks{files, t.Replica.Labels}, now: o.Now}
 	if v, set := r.Set("timezone"); set {
 		jobs.base.hidden.zone = writtenZone(v)
 	}
@@ -221,6 +222,7 @@ func assembleConfig(r *schema.Reader, roots []document.Value, files *fileChecks,
 	t.Settings = jobs.settings
 	slices.SortFunc(t.Jobs, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
 	checkChains(r.Report, t.Jobs, all)
+	t.checkTargets(r, files)
 	if len(roots) > 0 {
 		t.checkZones(r, roots[0], o)
 	}
@@ -236,6 +238,7 @@ type jobReader struct {
 	base       draft // the job that results from [defaults]
 	calendars  calendars
 	pools      map[string]Pool
+	notify     map[string]Notify
 	mostOutput int64 // the value of [history].max_bytes
 	files      *fileChecks
 	machine    machineChecks
@@ -258,6 +261,7 @@ func (r *jobReader) readJob(v document.Value) (Job, []link) {
 	finishRetry(r.Reader, &d)
 	finishCatchUp(r.Reader, v, &d)
 	finishRecover(r.Reader, &d)
+	finishNotify(r.Reader, &d, r.notify, r.now())
 	r.files.ofJob(&d)
 	r.machine.ofJob(&d)
 	if keep, set := d.at["output"]; set && d.Output.Keep > r.mostOutput {
@@ -275,7 +279,7 @@ func (r *jobReader) readJob(v document.Value) (Job, []link) {
 func jobKeys() schema.Section[draft] {
 	s := schema.Section[draft]{
 		Keys:  slices.Concat(tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys(), aboutKeys()),
-		Later: []string{"http", "notify", "warn_after", "stale_after"},
+		Later: []string{"http", "warn_after", "stale_after"},
 	}
 	for i := range s.Keys {
 		s.Keys[i] = notingKey(s.Keys[i])
@@ -301,14 +305,14 @@ func ValidName(name string) bool { return namePattern.MatchString(name) }
 func eachNamed(r *schema.Reader, v document.Value, kind string, each func(document.Value)) {
 	table, ok := v.Raw.(map[string]any)
 	if !ok {
-		r.Mistyped(v, fmt.Sprintf("a table with a table for each %s: [%ss.NAME]", kind, kind))
+		r.Mistyped(v, fmt.Sprintf("a table with a table for each %s: [%s.NAME]", kind, v.Name))
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		one, _ := v.Get(name)
 		switch {
 		case !one.IsTable():
-			r.Fault(one.AtKey(), "%q is not a %s; a %s is a table with a name: [%ss.NAME]", name, kind, kind, kind)
+			r.Fault(one.AtKey(), "%q is not a %s; a %s is a table with a name: [%s.NAME]", name, kind, kind, v.Name)
 		case r.First(one, kind):
 			if _, err := validName(name); err != nil {
 				r.Fault(one.AtKey(), "%s %q %v", kind, name, err)
