@@ -16,6 +16,8 @@ package config
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/config/document"
@@ -181,6 +183,15 @@ func (c *Config) EnabledJobs() []*Job {
 		}
 	}
 	return jobs
+}
+
+// Job returns the job with a name; nil if there is none.
+func (c *Config) Job(name string) *Job {
+	i, found := slices.BinarySearchFunc(c.Jobs, name, func(j Job, name string) int { return strings.Compare(j.Name, name) })
+	if !found {
+		return nil
+	}
+	return &c.Jobs[i]
 }
 
 // Withheld returns the names of the environment variables that the job does not inherit: all variables that the configuration uses outside the job's own `env`.
