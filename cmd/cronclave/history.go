@@ -19,6 +19,7 @@ import (
 type historyOptions struct {
 	n                      int
 	failed, output, asJSON bool
+	notifications          bool
 	outcomes               []string
 	since, until, zone     string
 }
@@ -33,6 +34,9 @@ func newHistoryCommand(a *app) *cobra.Command {
 
 		ValidArgsFunction: a.completeJobs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.notifications {
+				return a.printNotifications(cmd, args, o)
+			}
 			req, err := o.toRequest(args)
 			if err != nil {
 				return err
@@ -59,9 +63,41 @@ func newHistoryCommand(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&o.until, "until", "", "only runs and ticks that ended before this instant, and runs under way that began before it: RFC 3339, or how long ago")
 	zoneFlag(cmd, &o.zone)
 	cmd.Flags().BoolVar(&o.output, "output", false, "with the end of what each run printed")
+	cmd.Flags().BoolVar(&o.notifications, "notifications", false, "the notifications that were sent, refused or dropped, and what waits, for all jobs")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	_ = cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(outcomeNames(run.Outcomes()), cobra.ShellCompDirectiveNoFileComp)) // cannot fail
 	return cmd
+}
+
+// printNotifications prints the state of each target of notifications, and the newest deliveries.
+func (a *app) printNotifications(cmd *cobra.Command, args []string, o historyOptions) error {
+	switch {
+	case o.n < 1:
+		return usageError("-n %d: it must be at least 1", o.n)
+	case len(args) > 0 || o.failed || o.output || o.outcomes != nil || o.since+o.until != "":
+		return usageError("--notifications takes only -n, --zone and --json")
+	}
+	var zone *time.Location
+	op, err := a.openOperatorWith(cmd.Context(), func(zones *cronspec.Zones) (err error) {
+		zone, err = a.displayZone(zones, o.zone)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer op.close()
+	n, err := op.Notifications(cmd.Context(), o.n)
+	if err != nil {
+		return op.withExitCode(err)
+	}
+	if n.Damage != nil {
+		fmt.Fprintln(a.err, "cronclave: warning:", n.Damage)
+	}
+	if o.asJSON {
+		return a.printJSON(n)
+	}
+	console.Printer{Out: a.out, Zone: zone, Colour: a.useColour()}.Notifications(n)
+	return nil
 }
 
 // toRequest returns the request that the flags describe. It resolves relative bounds by the clock of this machine; readHistory resolves them again by the

@@ -235,7 +235,7 @@ var causes = map[string]cause{
 	"no_replica": ofReplicas, "replica_lost": ofReplicas, CodeTooFew: ofReplicas, "replica_silent": ofReplicas, "stood_still": ofReplicas, "lease_margin": ofReplicas,
 	CodeCannotStart: ofReplicas, CodeClockOff: ofReplicas, CodeSameName: ofReplicas, "nowhere": ofConfiguration,
 	CodeConfigRefused: ofConfiguration, CodeConfigDiffers: ofConfiguration, CodeZoneDataDiffers: ofConfiguration,
-	CodeHeartbeat: ofOthers, CodePoolFull: ofOthers, codeJobFailed: ofNewFailures, codeJobMissed: ofNewFailures,
+	CodeHeartbeat: ofOthers, CodeNotify: ofOthers, CodePoolFull: ofOthers, codeJobFailed: ofNewFailures, codeJobMissed: ofNewFailures,
 }
 
 const codeJobFailed, codeJobMissed = "job_failed", "job_missed"

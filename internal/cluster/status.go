@@ -179,6 +179,9 @@ func (r *statusReader) readAll(ctx context.Context) error {
 	if err := r.readLocks(ctx); err != nil {
 		return err
 	}
+	if err := r.warnOfTargets(ctx); err != nil {
+		return err
+	}
 	r.warnOfClocks()
 	r.warnOfPlaces()
 	r.warnOfZones()

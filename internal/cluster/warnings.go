@@ -24,6 +24,7 @@ const (
 	CodeConfigDiffers = "config_differs"
 	CodeSameName      = "same_name"
 	CodeTooFew        = "too_few_replicas"
+	CodeNotify        = "notify"
 )
 
 type origin struct {

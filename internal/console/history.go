@@ -129,6 +129,54 @@ func (p Printer) Acts(now time.Time, acts []journal.Act) {
 	t.print(p)
 }
 
+// Notifications prints the targets of notifications, and the deliveries to them.
+func (p Printer) Notifications(n *cluster.Notifications) {
+	if len(n.Targets) == 0 {
+		fmt.Fprintln(p.Out, "no targets of notifications: see [notify.NAME] in docs/notifications.md")
+		return
+	}
+	t := newTable("TARGET", "SENT", "REFUSED", "DROPPED", "REPEATED", "WAITING", "OLDEST", "FAULT")
+	for _, one := range n.Targets {
+		mark, oldest, fault := plain, "-", "-"
+		if one.Oldest != nil {
+			oldest = p.formatStamp(*one.Oldest)
+		}
+		if one.Fault != "" {
+			mark, fault = bad, one.Fault+" since "+p.formatStamp(*one.Since)
+		}
+		t.addRow(mark, one.Name, fmt.Sprint(one.Sent), fmt.Sprint(one.Refused), fmt.Sprint(one.Dropped), fmt.Sprint(one.Repeated), fmt.Sprint(one.Waiting), oldest, fault)
+	}
+	t.print(p)
+	if len(n.Deliveries) == 0 {
+		return
+	}
+	fmt.Fprintln(p.Out)
+	t = newTable("TIME", "TARGET", "EVENTS", "RESULT", "TRIES", "ANSWER")
+	for _, d := range n.Deliveries {
+		mark, tries := plain, fmt.Sprint(d.Tries)
+		if d.Result != journal.DeliverySent {
+			mark = bad
+		}
+		if d.Repeated {
+			tries += " (perhaps sent twice)"
+		}
+		t.addRow(mark, p.formatStamp(d.At), d.Target, p.cutText(DeliveryEvents(d), 60), d.Result, tries, cmp.Or(d.Answer, "-"))
+	}
+	t.print(p)
+}
+
+// DeliveryEvents names the events of a delivery.
+func DeliveryEvents(d journal.Delivery) string {
+	text := strings.Join(d.Events, ", ")
+	switch more := d.Count - len(d.Events); {
+	case len(d.Events) == 0:
+		return fmt.Sprintf("%d events", d.Count)
+	case more > 0:
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // actJobs returns the jobs of an audit entry, and the run, the tick or the end of the pause that the entry names. An entry about a replica has no jobs.
 func actJobs(a journal.Act) string {
 	if a.Replica != "" {

@@ -23,6 +23,7 @@
 //	{JOB}:streak   sorted set: RunIDs of the failures since the last success, by their end, and a member for that success
 //	{JOB}:output   sorted set of blocks of output, ordered by their bytes: end, RunID, number, data
 //	{JOB}:outbox   sorted set: records of which the leader has not made notifications yet, as JSON, by their time
+//	notify-targets sorted set: targets of notifications by the time when they were last configured
 //	outboxes       sorted set: jobs with such records
 //	{TARGET}:notify-queue  sorted set: notifications that were not sent yet, as JSON, by the time of their event
 //	{TARGET}:notify-ids    sorted set: ids of the notifications that were queued, by that time

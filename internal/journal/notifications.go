@@ -27,6 +27,9 @@ const (
 	maxIDLength  = 64
 	// maxUnsure is the maximum number of notifications of which the target may have several copies. Beyond it, the oldest ones are not counted as repeated.
 	maxUnsure = 1000
+	// keepTargets is the time for which a target is listed that is no longer configured. At most maxTargets are listed.
+	keepTargets = 24 * time.Hour
+	maxTargets  = 1000
 )
 
 // ErrSuperseded means that a later leader has changed the state of a target.
@@ -440,4 +443,34 @@ func (n notifications) Deliveries(ctx context.Context, targets []string, most in
 	corrupt.Add(damaged)
 	slices.SortStableFunc(all, func(a, b Delivery) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Target, b.Target)) })
 	return all[:min(len(all), most)], corrupt.Err()
+}
+
+const notifyTargets = "notify-targets"
+
+// NoteTargets records the names of the configured targets, so that a reader finds them without a configuration.
+func (n notifications) NoteTargets(ctx context.Context, targets []string, now time.Time) error {
+	ctx, cancel := n.withTimeout(ctx)
+	defer cancel()
+	cmds, err := n.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, target := range targets {
+			p.ZAdd(ctx, n.key(notifyTargets), redis.Z{Score: float64(now.UnixMicro()), Member: target})
+		}
+		p.ZRemRangeByScore(ctx, n.key(notifyTargets), "-inf", formatNumber(now.Add(-keepTargets).UnixMicro()))
+		p.PExpire(ctx, n.key(notifyTargets), keepTargets)
+		return nil
+	})
+	return wrapIf("note the targets of notifications", allErrors(ctx, cmds, err))
+}
+
+// Targets returns the names of the targets that were configured within the last day, in alphabetical order.
+func (n notifications) Targets(ctx context.Context) ([]string, error) {
+	ctx, cancel := n.withTimeout(ctx)
+	defer cancel()
+	found := n.redis.ZRange(ctx, n.key(notifyTargets), 0, maxTargets-1)
+	if err := errorOf(ctx, found); err != nil {
+		return nil, fmt.Errorf("list the targets of notifications: %w", err)
+	}
+	targets := slices.DeleteFunc(found.Val(), func(name string) bool { return !isName(name) })
+	slices.Sort(targets)
+	return targets, nil
 }

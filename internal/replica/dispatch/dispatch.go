@@ -205,7 +205,7 @@ func (d *Dispatcher) fixedJobs(ctx context.Context, open map[string]time.Time) (
 	return fixed, nil
 }
 
-// findLost puts outboxes into the index that a dead replica has left out of it, and drops notifications that are too old.
+// findLost puts outboxes into the index that a dead replica has left out of it, drops notifications that are too old, and lists the targets for readers.
 func (d *Dispatcher) findLost(ctx context.Context, cfg *config.Config) error {
 	var jobs []string
 	for i := range cfg.Jobs {
@@ -214,6 +214,9 @@ func (d *Dispatcher) findLost(ctx context.Context, cfg *config.Config) error {
 		}
 	}
 	if err := d.Journal.FindOutboxes(ctx, jobs); err != nil {
+		return err //nolint:wrapcheck // the error names the operation
+	}
+	if err := d.Journal.NoteTargets(ctx, slices.Collect(maps.Keys(cfg.Notify)), d.Now()); err != nil {
 		return err //nolint:wrapcheck // the error names the operation
 	}
 	requests := map[string]*journal.QueueRequest{}

@@ -61,6 +61,12 @@ func (r *routes) registerViews(api huma.API) {
 	registerGet(r, api, "/jobs/{job}/why", "Why", "jobs", func(ctx context.Context, q *whyQuery) (*cluster.Explanation, error) {
 		return r.Operator.Why(ctx, q.Job, q.Time)
 	}, 404, 409)
+	registerGet(r, api, "/notifications", "Notifications", "cluster", func(ctx context.Context, q *struct {
+		Limit int `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"how many deliveries, the newest"`
+	},
+	) (*cluster.Notifications, error) {
+		return r.Operator.Notifications(ctx, q.Limit)
+	})
 	registerGet(r, api, "/audit", "Audit log", "cluster", func(ctx context.Context, q *struct {
 		Limit int `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"how many acts, the newest"`
 	},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/journal"
 )
 
 type clusterPage struct {
@@ -23,6 +24,23 @@ type clusterPage struct {
 	MoreActs  bool
 	LostActs  string // describes audit entries that are missing
 	Incidents []string
+	Targets   []notifyTarget
+	Delivered []delivery // newest deliveries of notifications, the newest first
+}
+
+// A notifyTarget is a target of notifications. Fault is the answer to the last attempt, if it failed.
+type notifyTarget struct {
+	Mark                             mark
+	Name, Fault                      string
+	Sent, Refused, Dropped, Repeated int64
+	Waiting                          int
+}
+
+type delivery struct {
+	Mark                   mark
+	At                     moment
+	Target, Events, Answer string
+	Result                 string
 }
 
 type replica struct {
@@ -71,9 +89,36 @@ func (h *handler) showCluster(r *http.Request) (*page, error) {
 		return nil, err
 	}
 	body.LostActs, body.MoreActs = lost, len(acts) > actsShown
+	n, err := h.operator.Notifications(r.Context(), deliveriesShown)
+	if err != nil {
+		return nil, err
+	}
+	body.addNotifications(st.Now, n)
 	body.Acts = actsOf(st.Now, acts[:min(len(acts), actsShown)])
 	p.Body = body
 	return p, nil
+}
+
+const deliveriesShown = 10
+
+func (c *clusterPage) addNotifications(now time.Time, n *cluster.Notifications) {
+	for _, t := range n.Targets {
+		shown := notifyTarget{markOK, t.Name, cleanText(t.Fault), t.Sent, t.Refused, t.Dropped, t.Repeated, t.Waiting}
+		if t.Fault != "" {
+			shown.Mark = markWarning
+		}
+		c.Targets = append(c.Targets, shown)
+	}
+	for _, d := range n.Deliveries {
+		shown := delivery{markOK, momentOf(now, d.At), d.Target, cleanText(console.DeliveryEvents(d)), cleanText(d.Answer), d.Result}
+		if d.Repeated {
+			shown.Result += ", perhaps twice"
+		}
+		if d.Result != journal.DeliverySent {
+			shown.Mark = markBad
+		}
+		c.Delivered = append(c.Delivered, shown)
+	}
 }
 
 func clusterOf(st *cluster.Status, answer time.Duration) *clusterPage {

@@ -251,6 +251,13 @@ type Cluster struct {
 	Paused         []string             // names of the paused jobs
 	Ticks          map[string]NextTick  // next tick by job; jobs without a next tick are absent
 	Pools          map[string]PoolUse
+	Targets        map[string]TargetUse // targets of notifications
+}
+
+// TargetUse counts the notifications of a target since the first one. Oldest is the time at which the first waiting one was queued; zero if none waits.
+type TargetUse struct {
+	Sent, Refused, Dropped, Repeated, Waiting float64
+	Oldest                                    time.Time
 }
 
 // NextTick is the next due time of a job. Period is the longest gap between the job's coming ticks.
@@ -285,11 +292,14 @@ var (
 	descNext           = clusterDesc("job_next_tick_timestamp_seconds", "When a job is next due by its schedule, also while it is paused. Reported by the leader.", jobLabel)
 	descPeriod         = clusterDesc("job_period_seconds", "The longest time between two of the coming ticks of a job. Reported by the leader.", jobLabel)
 	descSlots          = clusterDesc("pool_slots", "Slots of a pool. Reported by the leader.", "pool")
+	descNotified       = clusterDesc("notifications", "Notifications of a target since the first one, by their result: sent, refused, dropped, or repeated after an unknown answer. Reported by the leader.", "target", "result")
+	descNotifyWaiting  = clusterDesc("notifications_waiting", "Notifications that wait for a target. Reported by the leader.", "target")
+	descNotifyOldest   = clusterDesc("notifications_oldest_timestamp_seconds", "When the oldest notification was queued that waits for a target; left out if none waits. Reported by the leader.", "target")
 	descHeld           = clusterDesc("pool_held_slots", "Slots of a pool that are held. Reported by the leader.", "pool")
 )
 
 func (c cluster) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRedisUp, descReplicas, descExpected, descLost, descConfigurations, descPaused, descNext, descPeriod, descSlots, descHeld} {
+	for _, d := range []*prometheus.Desc{descRedisUp, descReplicas, descExpected, descLost, descConfigurations, descPaused, descNext, descPeriod, descSlots, descHeld, descNotified, descNotifyWaiting, descNotifyOldest} {
 		ch <- d
 	}
 }
@@ -329,5 +339,14 @@ func (k *Cluster) sendMetrics(send func(d *prometheus.Desc, value float64, label
 	for pool, use := range k.Pools {
 		send(descSlots, float64(use.Slots), pool)
 		send(descHeld, float64(use.Held), pool)
+	}
+	for name, t := range k.Targets {
+		for result, n := range map[string]float64{"sent": t.Sent, "refused": t.Refused, "dropped": t.Dropped, "repeated": t.Repeated} {
+			send(descNotified, n, name, result)
+		}
+		send(descNotifyWaiting, t.Waiting, name)
+		if !t.Oldest.IsZero() {
+			send(descNotifyOldest, unixSeconds(t.Oldest), name)
+		}
 	}
 }
