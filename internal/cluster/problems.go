@@ -63,6 +63,9 @@ func (st *Status) findProblems() []Problem {
 			list = append(list, p)
 		}
 	}
+	for _, j := range st.Jobs {
+		list = append(list, j.lateProblems()...)
+	}
 	list = append(list, st.pastFaults()...)
 	for _, pool := range st.Pools {
 		if p, full := pool.fullProblem(); full {
@@ -236,6 +239,7 @@ var causes = map[string]cause{
 	CodeCannotStart: ofReplicas, CodeClockOff: ofReplicas, CodeSameName: ofReplicas, "nowhere": ofConfiguration,
 	CodeConfigRefused: ofConfiguration, CodeConfigDiffers: ofConfiguration, CodeZoneDataDiffers: ofConfiguration,
 	CodeHeartbeat: ofOthers, CodeNotify: ofOthers, CodePoolFull: ofOthers, codeJobFailed: ofNewFailures, codeJobMissed: ofNewFailures,
+	"job_" + Slow: ofNewFailures, "job_" + Stale: ofNewFailures, "job_" + Overdue: ofNewFailures,
 }
 
 const codeJobFailed, codeJobMissed = "job_failed", "job_missed"

@@ -78,6 +78,10 @@ type Job struct {
 	// Failures are the failures since the last success; nil if the job does not fail.
 	Failures *Streak `json:"failures,omitempty"`
 
+	// Conditions are states of the job that need attention: slow, stale or overdue. UsualMS is the usual duration of its runs; nil if unknown.
+	Conditions []Condition `json:"conditions,omitempty"`
+	UsualMS    *int64      `json:"usual_ms,omitempty"`
+
 	Parallel int               `json:"parallel"`            // number of slots
 	JitterMS int64             `json:"jitter_ms,omitempty"` // maximum delay of a tick by its jitter
 	Pool     string            `json:"pool,omitempty"`      // each run needs a slot of this pool
@@ -226,7 +230,26 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 		r.noteClosed(state.Closed)
 		r.status.Jobs = append(r.status.Jobs, jobOf(r.Zones(), r.jobs[i], state, recent[names[i]], r.status.Now))
 	}
+	if err := r.addConditions(ctx, recent); err != nil {
+		return err
+	}
 	return r.addStreaks(ctx, recent)
+}
+
+// addConditions finds the jobs that are slow, stale or overdue.
+func (r *statusReader) addConditions(ctx context.Context, recent map[string][]journal.Record) error {
+	lastOK, err := LastSuccesses(ctx, r.journal, r.jobs, recent)
+	if err = r.tolerateDamage(err); err != nil {
+		return err
+	}
+	for i := range r.status.Jobs {
+		j := &r.status.Jobs[i]
+		j.Conditions = ConditionsOf(r.Zones(), r.jobs[i], recent[j.Name], lastOK[j.Name], j.Paused, r.status.Now)
+		if usual, known := UsualDuration(recent[j.Name]); known {
+			j.UsualMS = new(usual.Milliseconds())
+		}
+	}
+	return nil
 }
 
 // noteClosed raises LocksClosedUntil to the time until which a lock is closed.

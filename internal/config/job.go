@@ -35,6 +35,7 @@ type Job struct {
 	Recover int `json:",omitempty"`
 	// Notify has the names of the targets of the job's notifications, sorted.
 	Notify []string `json:",omitempty"`
+	Expected
 
 	// Digest is a hash of the job's settings: see [Config.Digest].
 	Digest string
@@ -112,6 +113,15 @@ type Times struct {
 	KillGrace, Lease, Jitter time.Duration
 	// OutlivesLease is true for `on_lease_lost = "continue"`. It is left out of the digest if it is false, so that old configurations keep their digests.
 	OutlivesLease bool `json:",omitempty"`
+}
+
+// Expected has the limits beyond which a job is shown as late. They change no run.
+type Expected struct {
+	// WarnAfter is the duration beyond which a run is slow; 0 means not set. StaleAfter is the time without a success beyond which the job is stale; 0 means never.
+	WarnAfter  time.Duration `json:",omitempty"`
+	StaleAfter time.Duration `json:",omitempty"`
+	// ExpectBy is the local time by which the tick of the day must have ended `ok`, such as "06:30"; "" means none.
+	ExpectBy string `json:",omitempty"`
 }
 
 // KeepsPrivileges reports whether programs that the command executes cannot gain rights, for example through a set-user-ID bit. It returns the value of

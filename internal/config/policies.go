@@ -124,6 +124,30 @@ func stopKeys() []schema.Key[draft] {
 	}
 }
 
+func expectedKeys() []schema.Key[draft] {
+	return []schema.Key[draft]{
+		schema.Duration("warn_after", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.WarnAfter },
+			"A run that takes longer is `slow`; `0s` for four times the median of its last runs that were `ok`, and a minute at least."),
+		schema.Duration("stale_after", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.StaleAfter },
+			"A job that has not ended `ok` for longer is `stale`; `0s` for never."),
+		schema.Field("expect_by", schema.KindString, func(d *draft) *string { return &d.ExpectBy }, readExpectBy,
+			"Local time by which the tick of the last 24 hours must have ended `ok`; otherwise the job is `overdue`.").Allow("such as `\"06:30\"`, or `\"\"` for none"),
+	}
+}
+
+func readExpectBy(r *schema.Reader, v document.Value) (string, bool) {
+	text, ok := r.Text(v, "a local time in a string, such as \"06:30\"")
+	if !ok || text.Text == "" || text.Open {
+		return "", ok
+	}
+	at, err := time.Parse("15:04", text.Text)
+	if err != nil {
+		r.Fault(v, "expect_by %q is no time of day; write hours and minutes, such as \"06:30\"", v.Raw)
+		return "", false
+	}
+	return at.Format("15:04"), true
+}
+
 func readOnLeaseLost(r *schema.Reader, v document.Value) (bool, bool) {
 	word, ok := r.Choice(v, "stop", "continue")
 	return word == "continue", ok

@@ -127,6 +127,7 @@ func referenced() []keyTable {
 		{"job slot", "jobs.a", "", rowsOf(slotKeys(), &job)},
 		{"job attempt", "jobs.a", "", rowsOf(attemptKeys(), &job)},
 		{"job stop", "jobs.a", "", rowsOf(stopKeys(), &job)},
+		{"job expected", "jobs.a", "", rowsOf(expectedKeys(), &job)},
 		{"job about", "jobs.a", "", rowsOf(aboutKeys(), &job)},
 		{"retry", "jobs.a.retry", "", rowsOf(retryKeys().Keys, &job.Retry)},
 		{"recover", "jobs.a.recover", "recover = {}\n", rowsOf(recoverKeys().Keys, new(int))},

@@ -114,8 +114,9 @@ var specified = []struct {
 	{true, `jobs.a.>starts_at = "2026-01-01T00:00:00+01:00"`},
 	{true, `jobs.a.>expires_at = 2027-01-01T00:00:00Z`},
 	{true, `jobs.a.>output = { keep = "16KiB", log = true }`},
-	{false, `jobs.a.>warn_after = "10m"`},
-	{false, `jobs.a.>stale_after = "2d"`},
+	{true, `jobs.a.>warn_after = "10m"`},
+	{true, `jobs.a.>stale_after = "2d"`},
+	{true, `jobs.a.>expect_by = "06:30"`},
 	{true, "jobs.a.>notify = ['mail']\nnotify.mail = { kind = 'command', command = ['true'] }"},
 }
 

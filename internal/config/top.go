@@ -278,8 +278,8 @@ func (r *jobReader) readJob(v document.Value) (Job, []link) {
 
 func jobKeys() schema.Section[draft] {
 	s := schema.Section[draft]{
-		Keys:  slices.Concat(tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys(), aboutKeys()),
-		Later: []string{"http", "warn_after", "stale_after"},
+		Keys:  slices.Concat(tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys(), expectedKeys(), aboutKeys()),
+		Later: []string{"http"},
 	}
 	for i := range s.Keys {
 		s.Keys[i] = notingKey(s.Keys[i])

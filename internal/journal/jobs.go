@@ -46,6 +46,10 @@ type JobInfo struct {
 	PoolSlots int    `json:"pool_slots,omitempty"`
 	// JitterMS is the maximum delay of a tick by its jitter, in milliseconds.
 	JitterMS int64 `json:"jitter_ms,omitempty"`
+	// WarnAfterMS and StaleAfterMS are warn_after and stale_after in milliseconds, and ExpectBy is expect_by, such as "06:30"; 0 and "" if they are not set.
+	WarnAfterMS  int64  `json:"warn_after_ms,omitempty"`
+	StaleAfterMS int64  `json:"stale_after_ms,omitempty"`
+	ExpectBy     string `json:"expect_by,omitempty"`
 	// Seen is the time at which a replica last described the job, by its estimate of the clock of Redis.
 	Seen time.Time `json:"seen"`
 }
@@ -60,6 +64,8 @@ func (i *JobInfo) findFault() string {
 		return fmt.Sprintf("parallel %d, per_tick %d", i.Parallel, i.PerTick)
 	case i.JitterMS < 0 || i.JitterMS > longestRun.Milliseconds():
 		return fmt.Sprintf("a jitter of %d ms", i.JitterMS)
+	case i.WarnAfterMS < 0 || i.WarnAfterMS > longestRun.Milliseconds() || i.StaleAfterMS < 0 || i.StaleAfterMS > longestRun.Milliseconds() || len(i.ExpectBy) > 5:
+		return fmt.Sprintf("warn_after %d, stale_after %d, expect_by %.40q", i.WarnAfterMS, i.StaleAfterMS, i.ExpectBy)
 	case i.Pool != "" && !isName(i.Pool) || i.PoolSlots < 0 || i.PoolSlots > mostSlots:
 		return fmt.Sprintf("pool %.40q of %d", i.Pool, i.PoolSlots)
 	}

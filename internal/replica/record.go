@@ -51,7 +51,7 @@ func DescribeJobs(cfg *config.Config, now time.Time) []journal.JobInfo {
 		infos = append(infos, journal.JobInfo{Name: j.Name, Schedule: j.Schedule, After: j.After, Timezone: j.Location.String(),
 			Except: j.Except, ExceptDates: describedDates(j.ExceptDates, now, cfg.History.MaxAge), StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
 			Parallel: j.Parallel, PerTick: j.PerTick, Digest: j.Digest, Enabled: j.Enabled, Where: j.Where, Tags: j.Tags, Pool: j.Pool, PoolSlots: j.PoolSlots,
-			JitterMS: j.Jitter.Milliseconds(), Seen: now})
+			JitterMS: j.Jitter.Milliseconds(), WarnAfterMS: j.WarnAfter.Milliseconds(), StaleAfterMS: j.StaleAfter.Milliseconds(), ExpectBy: j.ExpectBy, Seen: now})
 	}
 	return infos
 }

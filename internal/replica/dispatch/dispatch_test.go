@@ -21,16 +21,16 @@ import (
 // A bench has the journal of a cluster with jobs a to z, and one target with scripted answers, in fake time.
 type bench struct {
 	*testing.T
-	cfg      *config.Config
-	journal  *journal.Journal
-	answers  []notify.Result // of the next attempts; then notify.Done
-	refused  string          // job whose events are not taken
-	hold     time.Duration   // time that each attempt takes
-	problems []Problem
+	cfg     *config.Config
+	journal *journal.Journal
+	answers []notify.Result // of the next attempts; then notify.Done
+	refused string          // job whose events are not taken
+	hold    time.Duration   // time that each attempt takes
 
-	mu   sync.Mutex
-	sent []notify.Message // all attempts
-	at   []time.Time
+	mu       sync.Mutex
+	problems []Problem
+	sent     []notify.Message // all attempts
+	at       []time.Time
 }
 
 func inBench(t *testing.T, wait time.Duration, test func(b *bench)) {
@@ -72,7 +72,11 @@ func (b *bench) Send(ctx context.Context, m notify.Message) notify.Result {
 // lead runs a dispatcher until the returned function is called.
 func (b *bench) lead(token int64) (stop func()) {
 	d := New(Config{Journal: b.journal, Jobs: func() *config.Config { return b.cfg }, Token: token, Now: time.Now, Replica: fmt.Sprint("r", token), Log: hclog.NewNullLogger(),
-		Problems: func(context.Context) ([]Problem, error) { return b.problems, nil }})
+		Problems: func(context.Context) ([]Problem, error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.problems, nil
+		}})
 	d.open = func(config.Notify, notify.SenderConfig) (notify.Sender, error) { return b, nil }
 	ctx, cancel := context.WithCancel(b.Context())
 	var run sync.WaitGroup
@@ -90,6 +94,12 @@ func (b *bench) record(job, id string, outcome journal.Outcome) {
 	if err := b.journal.Record(b.Context(), []journal.Record{r}); err != nil {
 		b.Fatal(err)
 	}
+}
+
+func (b *bench) setProblems(problems ...Problem) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.problems = problems
 }
 
 // want compares the attempts since the last call with texts "EVENT JOB, ...".
@@ -276,7 +286,7 @@ func TestProblems(t *testing.T) {
 	inBench(t, 0, func(b *bench) {
 		stop := b.lead(1)
 		outage := Problem{Name: notify.Redis, Subject: "outage", Since: time.Now(), Over: true}
-		b.problems = []Problem{{Name: notify.ReplicaLost, Subject: "x", Since: time.Now()}, {Name: notify.PoolFull, Subject: "p", Since: time.Now()}, outage}
+		b.setProblems(Problem{Name: notify.ReplicaLost, Subject: "x", Since: time.Now()}, Problem{Name: notify.PoolFull, Subject: "p", Since: time.Now()}, outage)
 		time.Sleep(20 * time.Second)
 		b.want("replica_lost replica_lost x", "redis redis outage")
 		stop()
@@ -284,12 +294,12 @@ func TestProblems(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		b.want()
 		stop()
-		b.problems = nil
+		b.setProblems()
 		stop = b.lead(3)
 		time.Sleep(20 * time.Second)
 		b.want("fixed replica_lost x")
 		outage.Since = time.Now()
-		b.problems = []Problem{outage}
+		b.setProblems(outage)
 		time.Sleep(20 * time.Second)
 		stop()
 		b.want("redis redis outage")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -20,7 +21,8 @@ import (
 // readClusterEvery is the interval at which the leader reads the state of the cluster for its metrics. Each reading sends one batch of requests for all jobs.
 const readClusterEvery = 15 * time.Second
 
-// A clusterReader reads the state of the cluster for the metrics. Only one goroutine may use it, because of its TickCache.
+// A clusterReader reads the state of the cluster for the metrics, and the conditions of jobs also for notifications. Only one goroutine may use it, because of its
+// TickCache; but lateJobs may be read by another.
 type clusterReader struct {
 	journal  *journal.Journal
 	elector  *election.Elector
@@ -28,12 +30,26 @@ type clusterReader struct {
 	describe func() []journal.JobInfo
 	now      func() time.Time // the clock of Redis
 	ticks    cluster.TickCache
+	lateJobs atomic.Pointer[[]jobCondition] // result of the last reading
 }
 
-// watchCluster passes the state of the cluster to report until ctx ends. It passes nil after an error and at the end.
+type jobCondition struct {
+	job string
+	cluster.Condition
+}
+
+// watchCluster passes the state of the cluster to report until ctx ends. It passes nil after an error and at the end. If report is nil, it reads the state only
+// while there are targets of notifications.
 func (r *clusterReader) watchCluster(ctx context.Context, report func(*metrics.Cluster), log hclog.Logger) {
+	measured := report != nil
+	if !measured {
+		report = func(*metrics.Cluster) {}
+	}
 	defer report(nil)
 	repeatEvery(ctx, readClusterEvery, func() {
+		if !measured && len(r.config().Notify) == 0 {
+			return
+		}
 		known, err := r.readCluster(ctx)
 		if err != nil {
 			log.Debug("cannot read the state of the cluster for the metrics", "error", err)
@@ -51,7 +67,7 @@ func (r *clusterReader) readCluster(ctx context.Context) (*metrics.Cluster, erro
 	}
 	cfg := r.config()
 	var err error
-	if known.Paused, err = r.readPaused(ctx, cfg.EnabledJobs()); err != nil {
+	if err = r.readJobs(ctx, known); err != nil {
 		return nil, err
 	}
 	if known.Pools, err = r.readPools(ctx, cfg.Pools); err != nil {
@@ -92,20 +108,52 @@ func (r *clusterReader) readReplicas(ctx context.Context, known *metrics.Cluster
 	return nil
 }
 
-func (r *clusterReader) readPaused(ctx context.Context, jobs []*config.Job) (paused []string, err error) {
+// readJobs finds the jobs that are paused or late. It reads the records only of jobs with a run that may be slow.
+func (r *clusterReader) readJobs(ctx context.Context, known *metrics.Cluster) error {
+	jobs := slices.DeleteFunc(r.describe(), func(info journal.JobInfo) bool { return !info.Enabled })
 	requests := make([]election.InspectRequest, len(jobs))
-	for i, job := range jobs {
-		requests[i] = election.InspectRequest{Lock: election.JobLock(job.Name)}
+	for i, info := range jobs {
+		requests[i] = election.InspectRequest{Lock: election.JobLock(info.Name)}
 	}
+	paused, running := map[string]bool{}, []string(nil)
 	for i, state := range r.elector.Inspect(ctx, requests) {
 		if state.Err != nil {
-			return nil, fmt.Errorf("inspect job %s: %w", jobs[i].Name, state.Err)
+			return fmt.Errorf("inspect job %s: %w", jobs[i].Name, state.Err)
 		}
 		if state.Pause.On(state.Now) {
-			paused = append(paused, jobs[i].Name)
+			paused[jobs[i].Name] = true
+			known.Paused = append(known.Paused, jobs[i].Name)
+		}
+		if slices.ContainsFunc(state.Running, func(run election.Run) bool { return mayBeSlow(jobs[i], run, state.Now) }) {
+			running = append(running, jobs[i].Name)
 		}
 	}
-	return paused, nil
+	recent, err := r.journal.Recent(ctx, running, cluster.RecentRuns)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other records are valid
+		return err //nolint:wrapcheck // the error names the operation
+	}
+	lastOK, err := cluster.LastSuccesses(ctx, r.journal, jobs, recent)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // as above
+		return err //nolint:wrapcheck // the error names the operation
+	}
+	late := []jobCondition{}
+	for _, info := range jobs {
+		for _, c := range cluster.ConditionsOf(r.config().Zones, info, recent[info.Name], lastOK[info.Name], paused[info.Name], r.now()) {
+			late = append(late, jobCondition{info.Name, c})
+			known.Late = append(known.Late, metrics.LateJob{Job: info.Name, Condition: c.Code})
+		}
+	}
+	r.lateJobs.Store(&late)
+	return nil
+}
+
+// mayBeSlow reports whether a run has lasted for long enough to be slow. The token of a run is the time of its grant in microseconds, or greater.
+func mayBeSlow(info journal.JobInfo, run election.Run, now time.Time) bool {
+	least := time.Minute
+	if info.WarnAfterMS > 0 {
+		least = min(least, time.Duration(info.WarnAfterMS)*time.Millisecond)
+	}
+	return now.Sub(time.UnixMicro(int64(run.Token))) >= least
 }
 
 func (r *clusterReader) readPools(ctx context.Context, pools map[string]config.Pool) (map[string]metrics.PoolUse, error) {

@@ -78,10 +78,8 @@ func Lead(ctx context.Context, term *election.Term, cfg Config) {
 	duties.Go(func() { watchAgreement(ctx, cfg.Replicas, cfg.Journal, cfg.Log) })
 	duties.Go(func() { watchReplicas(ctx, cfg.Journal, cfg.Log) })
 	duties.Go(func() { watchPools(ctx, view, cfg.Jobs, cfg.Now, cfg.Log) })
-	if cfg.State != nil {
-		duties.Go(func() { reader.watchCluster(ctx, cfg.State, cfg.Log) })
-	}
-	problems := problemReader{journal: cfg.Journal, view: view, config: cfg.Jobs, alive: cfg.Replicas, now: cfg.Now}
+	duties.Go(func() { reader.watchCluster(ctx, cfg.State, cfg.Log) })
+	problems := problemReader{journal: cfg.Journal, view: view, config: cfg.Jobs, alive: cfg.Replicas, now: cfg.Now, late: reader.lateJobs.Load}
 	sends := dispatch.New(dispatch.Config{Journal: cfg.Journal, Jobs: cfg.Jobs, Token: int64(term.Token()), Now: cfg.Now, Problems: problems.read, Replica: cfg.Replica, Version: cfg.Version, Log: cfg.Log})
 	duties.Go(func() { sends.Run(ctx) })
 	h := housekeeping{journal: cfg.Journal, elector: elector, sweep: cfg.Sweep, now: cfg.Now, log: cfg.Log}

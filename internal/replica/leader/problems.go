@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -27,6 +28,7 @@ type problemReader struct {
 	config  func() *config.Config
 	alive   func() []journal.Replica
 	now     func() time.Time // the clock of Redis
+	late    func() *[]jobCondition
 
 	differ time.Time          // time since which replicas have had different configurations; zero if they agree
 	pools  []dispatch.Problem // result of the last reading of the pools, at pooled
@@ -36,7 +38,7 @@ type problemReader struct {
 // read returns the problems that are on, and recent incidents of Redis.
 func (r *problemReader) read(ctx context.Context) ([]dispatch.Problem, error) {
 	var list []dispatch.Problem
-	for _, f := range []func(context.Context) ([]dispatch.Problem, error){r.readLost, r.readDiffering, r.readPools, r.readIncidents} {
+	for _, f := range []func(context.Context) ([]dispatch.Problem, error){r.readLost, r.readDiffering, r.readPools, r.readIncidents, r.readLate} {
 		some, err := f(ctx)
 		if err != nil {
 			return nil, err
@@ -98,6 +100,17 @@ func (r *problemReader) readPools(ctx context.Context) ([]dispatch.Problem, erro
 		}
 	}
 	return r.pools, nil
+}
+
+func (r *problemReader) readLate(context.Context) (list []dispatch.Problem, err error) {
+	late := r.late()
+	if late == nil {
+		return nil, errors.New("the jobs are not read yet") // without them, no problem of a job may count as over
+	}
+	for _, c := range *late {
+		list = append(list, dispatch.Problem{Name: c.Code, Subject: c.job, Job: c.job, Since: c.Since, Text: c.Message})
+	}
+	return list, nil
 }
 
 func (r *problemReader) readIncidents(ctx context.Context) (list []dispatch.Problem, err error) {

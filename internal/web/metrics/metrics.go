@@ -249,6 +249,7 @@ type Cluster struct {
 	Lost           map[string]time.Time // time at which each lost replica was last seen, by name
 	Configurations int                  // number of different configurations in the cluster
 	Paused         []string             // names of the paused jobs
+	Late           []LateJob            // jobs that are slow, stale or overdue
 	Ticks          map[string]NextTick  // next tick by job; jobs without a next tick are absent
 	Pools          map[string]PoolUse
 	Targets        map[string]TargetUse // targets of notifications
@@ -259,6 +260,9 @@ type TargetUse struct {
 	Sent, Refused, Dropped, Repeated, Waiting float64
 	Oldest                                    time.Time
 }
+
+// LateJob is a job with a condition: slow, stale or overdue.
+type LateJob struct{ Job, Condition string }
 
 // NextTick is the next due time of a job. Period is the longest gap between the job's coming ticks.
 type NextTick struct {
@@ -289,6 +293,7 @@ var (
 		"When a replica was last seen whose registration has expired within the last day, and that none of its name has followed. Reported by the leader.", "name")
 	descConfigurations = clusterDesc("configurations", "Different configurations that replicas have. Reported by the leader.")
 	descPaused         = clusterDesc("job_paused", "1 for a job that is paused; other jobs are left out. Reported by the leader.", jobLabel)
+	descLate           = clusterDesc("job_late", "1 for a job that is slow, stale or overdue; other jobs are left out. Reported by the leader.", jobLabel, "condition")
 	descNext           = clusterDesc("job_next_tick_timestamp_seconds", "When a job is next due by its schedule, also while it is paused. Reported by the leader.", jobLabel)
 	descPeriod         = clusterDesc("job_period_seconds", "The longest time between two of the coming ticks of a job. Reported by the leader.", jobLabel)
 	descSlots          = clusterDesc("pool_slots", "Slots of a pool. Reported by the leader.", "pool")
@@ -299,7 +304,7 @@ var (
 )
 
 func (c cluster) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descRedisUp, descReplicas, descExpected, descLost, descConfigurations, descPaused, descNext, descPeriod, descSlots, descHeld, descNotified, descNotifyWaiting, descNotifyOldest} {
+	for _, d := range []*prometheus.Desc{descRedisUp, descReplicas, descExpected, descLost, descConfigurations, descPaused, descLate, descNext, descPeriod, descSlots, descHeld, descNotified, descNotifyWaiting, descNotifyOldest} {
 		ch <- d
 	}
 }
@@ -329,6 +334,9 @@ func (k *Cluster) sendMetrics(send func(d *prometheus.Desc, value float64, label
 	send(descConfigurations, float64(k.Configurations))
 	for _, job := range k.Paused {
 		send(descPaused, 1, job)
+	}
+	for _, late := range k.Late {
+		send(descLate, 1, late.Job, late.Condition)
 	}
 	for job, next := range k.Ticks {
 		send(descNext, unixSeconds(next.At), job)
