@@ -239,6 +239,8 @@ func checkTargetURL(r *schema.Reader, v document.Value, n *Notify) {
 	switch {
 	case strings.HasPrefix(u.Scheme, "smtp") != (n.Kind == "mail"):
 		r.Fault(at, "url is not for kind %q; mail needs smtps:// or smtp://, the others https://", n.Kind)
+	case n.Kind == "ntfy" && strings.Trim(u.Path, "/") == "":
+		r.Fault(at, "url has no topic; write https://ntfy.sh/TOPIC")
 	case !IsProtected(u):
 		r.Warn(at, "url is not protected: others on the way can read the messages and the URL, which is a secret; write %s", map[bool]string{true: "smtps:// or smtp://", false: "https://"}[n.Kind == "mail"])
 	case n.Kind == "teams" && (host == "webhook.office.com" || strings.HasSuffix(host, ".webhook.office.com") || host == "outlook.office.com"):

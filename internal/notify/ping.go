@@ -1,0 +1,158 @@
+package notify
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/scheduler/run"
+)
+
+const (
+	// startTimeout bounds the ping of a start, which is sent once: when it could be repeated, the run may have ended.
+	startTimeout = 2 * time.Second
+
+	mostOfPingBody  = 10_000 // bytes that healthchecks.io stores
+	mostOfCronitor  = 2000
+	mostOfKuma      = 250 // the text is a part of the URL
+	mostOfPingQuery = 200
+)
+
+// A phase is what a ping says about a run.
+type phase int
+
+const (
+	phaseStart phase = iota
+	phaseOK
+	phaseFailed
+	phaseNote // neither: the run was canceled, or the tick was skipped
+	phaseTest
+)
+
+func phaseOf(e Event) phase {
+	switch outcome := run.Outcome(e.Name); {
+	case outcome == run.Running:
+		return phaseStart
+	case outcome == run.OK:
+		return phaseOK
+	case slices.Contains(run.Failures(), outcome):
+		return phaseFailed
+	case e.Name == Test:
+		return phaseTest
+	}
+	return phaseNote
+}
+
+// A pingService describes how the requests of a monitoring service are built.
+type pingService struct {
+	// states has the word of the service for each phase. A phase without a word is not sent.
+	states map[phase]string
+	// compose adds the event to the URL of the check, and may return a body.
+	compose func(u *url.URL, query url.Values, state string, e Event) (body string)
+}
+
+func pingServices() map[string]pingService {
+	return map[string]pingService{
+		"healthchecks": {map[phase]string{phaseStart: "/start", phaseOK: "", phaseFailed: "/fail", phaseNote: "/log", phaseTest: "/log"}, composeHealthchecks},
+		"cronitor":     {map[phase]string{phaseStart: "run", phaseOK: "complete", phaseFailed: "fail", phaseTest: "ok"}, composeCronitor},
+		"sentry":       {map[phase]string{phaseStart: "in_progress", phaseOK: "ok", phaseFailed: "error", phaseTest: "ok"}, composeSentry},
+		"kuma":         {map[phase]string{phaseOK: "up", phaseFailed: "down", phaseTest: "up"}, composeKuma},
+	}
+}
+
+// pingRequest returns the request about the only event of a message. It has no method if the service has no word for the event.
+func pingRequest(c *call, m Message) (request, error) {
+	e := m.Events[0]
+	service := pingServices()[c.target.Service]
+	state, known := service.states[phaseOf(e)]
+	if !known {
+		return request{}, nil
+	}
+	u := *c.url
+	query := u.Query()
+	body := service.compose(&u, query, state, e)
+	u.RawQuery = query.Encode()
+	if body == "" {
+		return request{method: http.MethodGet, url: u.String(), header: http.Header{}}, nil
+	}
+	return request{http.MethodPost, u.String(), http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, []byte(body)}, nil
+}
+
+// composeHealthchecks reports an exit code as a number. The same rid joins the start of a run and its end.
+func composeHealthchecks(u *url.URL, query url.Values, state string, e Event) string {
+	const mostOfACode = 255
+	r := e.Run
+	if r != nil && state == "/fail" && r.ExitCode != nil && *r.ExitCode > 0 && *r.ExitCode <= mostOfACode {
+		state = "/" + strconv.Itoa(*r.ExitCode)
+	}
+	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/")+state, ""
+	body := oneLine(e.Text)
+	if r != nil {
+		query.Set("rid", runUUID(r))
+		body = strings.TrimSpace(body + "\n" + describeRun(e) + "\n" + oneLine(r.Detail))
+	}
+	return inBytes.fit(e.Name+": "+body, mostOfPingBody)
+}
+
+func composeCronitor(_ *url.URL, query url.Values, state string, e Event) string {
+	query.Set("state", state)
+	query.Set("message", plainText.fit(oneLine(e.Text), mostOfCronitor))
+	r := e.Run
+	if r == nil {
+		return ""
+	}
+	query.Set("series", r.RunID)
+	if r.Replica != "" {
+		query.Set("host", plainText.fit(oneLine(r.Replica), mostOfPingQuery))
+	}
+	if r.ExitCode != nil {
+		query.Set("status_code", strconv.Itoa(*r.ExitCode))
+	}
+	if r.DurationMS != nil {
+		query.Set("metric", fmt.Sprintf("duration:%.3f", (time.Duration(*r.DurationMS)*time.Millisecond).Seconds()))
+	}
+	return ""
+}
+
+// composeSentry reports a check-in of a monitor that exists. A check-in id joins the start of a run and its end.
+func composeSentry(_ *url.URL, query url.Values, state string, e Event) string {
+	query.Set("status", state)
+	if e.Run != nil {
+		query.Set("check_in_id", runUUID(e.Run))
+	}
+	return ""
+}
+
+func composeKuma(_ *url.URL, query url.Values, state string, e Event) string {
+	query.Set("status", state)
+	query.Set("msg", plainText.fit(oneLine(e.Name+": "+e.Text), mostOfKuma))
+	if e.Run != nil && e.Run.DurationMS != nil {
+		query.Set("ping", strconv.FormatInt(*e.Run.DurationMS, 10))
+	}
+	return ""
+}
+
+// runUUID returns a UUID of version 8 that follows from the job and the id of the run. Services refuse ids of another form.
+func runUUID(r *run.Record) string {
+	id := sha256.Sum256([]byte(r.Job + "/" + r.RunID))
+	const version, variant = 0x80, 0x80
+	id[6], id[8] = id[6]&0x0f|version, id[8]&0x3f|variant
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
+}
+
+// judgePing corrects the verdict about answers of which the status says too little: healthchecks.io answers 200 about a check that it does not know, and about a
+// ping that it drops.
+func judgePing(body string, r Result) Result {
+	switch {
+	case strings.Contains(body, "(not found)"), strings.Contains(body, `"ok":false`):
+		r.Verdict, r.Gone = Never, true
+	case strings.Contains(body, "(rate limited)"):
+		r.Verdict, r.RetryAfter = Later, time.Minute
+	}
+	return r
+}
