@@ -121,20 +121,21 @@ func (c *call) judgeMail(err error) Result {
 	)
 	var answer *textproto.Error
 	var failed *gomail.SendError
-	sent := errors.As(err, &failed) && failed.Reason == gomail.ErrSMTPDataClose // after the last byte of the mail
-	code, said := 0, ""
+	code, status := 0, ""
 	switch {
 	case errors.As(err, &answer):
-		code, said = answer.Code, answer.Msg
-	case failed != nil:
+		code = answer.Code
+		status = c.describe(strconv.Itoa(code), answer.Msg)
+	case errors.As(err, &failed): // does not wrap the server's answer
 		code = failed.ErrorCode()
+		status = fmt.Sprintf("%s (%v)", strings.TrimSpace(fmt.Sprint(code, " ", failed.EnhancedStatusCode())), failed.Reason)
 	}
 	switch {
 	case code >= refused:
-		return Result{Verdict: Never, Gone: code == noAuth || code == wrongLogin, Answer: c.describe(fmt.Sprint(code), said)}
+		return Result{Verdict: Never, Gone: code == noAuth || code == wrongLogin, Answer: status}
 	case code > 0:
-		return Result{Verdict: Later, Answer: c.describe(fmt.Sprint(code), said)}
-	case sent:
+		return Result{Verdict: Later, Answer: status}
+	case failed != nil && failed.Reason == gomail.ErrSMTPDataClose: // after the last byte of the mail
 		return Result{Verdict: Unknown, Answer: "no answer after the mail was sent: " + failureReason(err)}
 	case errors.Is(err, gomail.ErrNoSupportedAuthDiscovered):
 		return Result{Verdict: Never, Answer: "the mail server offers no login, or none without TLS"}
