@@ -52,6 +52,8 @@ type SenderConfig struct {
 type adapter struct {
 	// each means that each event is sent on its own.
 	each bool
+	// proves says what follows from [Done], and what does not.
+	proves string
 	// build returns the HTTP request for a message. send replaces it for kinds that do not use HTTP.
 	build func(*call, Message) (request, error)
 	send  func(context.Context, *call, Message) Result
@@ -59,18 +61,21 @@ type adapter struct {
 
 func adapters() map[string]adapter {
 	return map[string]adapter{
-		"webhook":   {build: webhookRequest},
-		"slack":     {build: slackRequest},
-		"discord":   {build: discordRequest},
-		"teams":     {build: teamsRequest},
-		"pagerduty": {build: pagerRequest, each: true},
-		"ntfy":      {build: ntfyRequest},
-		"gotify":    {build: gotifyRequest},
-		"ping":      {build: pingRequest, each: true},
-		"mail":      {send: sendMail},
-		"command":   {send: sendToCommand},
+		"webhook":   {build: webhookRequest, proves: "The receiver took the event; what it does with it, only it knows."},
+		"slack":     {build: slackRequest, proves: "The message is in the channel of the webhook."},
+		"discord":   {build: discordRequest, proves: "The message is in the channel of the webhook."},
+		"teams":     {build: teamsRequest, proves: "This proves only that the flow was called: look into Teams."},
+		"pagerduty": {build: pagerRequest, each: true, proves: "PagerDuty queued the event: look for the incident there, and resolve it."},
+		"ntfy":      {build: ntfyRequest, proves: "The server published the message: look at a device that has subscribed to the topic."},
+		"gotify":    {build: gotifyRequest, proves: "The server stored the message: look at a device."},
+		"ping":      {build: pingRequest, each: true, proves: "The service took the ping: look at the check."},
+		"mail":      {send: sendMail, proves: "The first mail server took the mail; others may still refuse it: look into the mailbox."},
+		"command":   {send: sendToCommand, proves: "The command ended well."},
 	}
 }
+
+// Proves returns a sentence about what it proves that a target of a kind has taken a message.
+func Proves(kind string) string { return adapters()[kind].proves }
 
 type sender struct {
 	target  config.Notify
