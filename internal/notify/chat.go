@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
@@ -161,12 +162,11 @@ func pagerRequest(c *call, m Message) (request, error) {
 // dedupKey returns the key of an incident: cronclave/NAMESPACE/JOB for the failures of a job, which one success ends. A problem has a key of its own, because it
 // may last longer than the failures.
 func dedupKey(namespace string, e Event) string {
-	problem := e.Name
-	if e.Name == Fixed {
-		problem = e.Problem
-	}
 	key := "cronclave/" + namespace + "/" + jobOf(e)
-	if e.Job == "" || problem == Slow || problem == Stale || problem == Overdue {
+	switch problem, subject, _ := strings.Cut(e.Problem, " "); {
+	case e.Job == "":
+		key += "/" + strings.TrimSuffix(cmp.Or(problem, e.Name)+"/"+subject, "/")
+	case problem == Slow || problem == Stale || problem == Overdue:
 		key += "/" + problem
 	}
 	if len(key) <= mostOfDedupKey {

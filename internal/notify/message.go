@@ -19,8 +19,6 @@ type Event struct {
 	Problem string `json:"problem,omitempty"`
 	// Job is "" for an event of the cluster.
 	Job string `json:"job,omitempty"`
-	// Problem is the name of the problem that an event [Fixed] ends, such as `redis`; "" if it ends the failures of a job.
-	Problem string `json:"problem,omitempty"`
 	// At is the time of the event.
 	At time.Time `json:"at"`
 	// Since is the time of the first failure in a row, or of the start of a problem; zero if unknown.

@@ -553,12 +553,16 @@ func TestIncidents(t *testing.T) {
 	long := strings.Repeat("x", 128)
 	keys := map[string]bool{}
 	for _, e := range []Event{
-		{Name: "failed", Job: "a"}, {Name: "failed", Job: "redis"}, {Name: Slow, Job: "a"}, {Name: Stale, Job: "a"}, {Name: Slow, Job: "cluster"}, {Name: Redis}, {Name: PoolFull}, {Name: Test},
-		{Name: "failed", Job: long}, {Name: Slow, Job: long},
+		{Name: "failed", Job: "a"}, {Name: "failed", Job: "redis"}, {Name: Slow, Job: "a", Problem: "slow a"}, {Name: Stale, Job: "a", Problem: "stale a"},
+		{Name: Slow, Job: "cluster", Problem: "slow cluster"}, {Name: Redis, Problem: "redis outage"}, {Name: PoolFull, Problem: "pool_full a"}, {Name: PoolFull, Problem: "pool_full b"}, {Name: Test},
+		{Name: "failed", Job: long}, {Name: Slow, Job: long, Problem: "slow " + long},
 	} {
 		opened, closed := dedupKey("n"+long[:127], e), e
-		if closed.Name = Fixed; e.Name != "failed" {
-			closed.Problem = e.Name
+		if closed.Name = Fixed; e.Name == "failed" {
+			closed.Problem = "failure " + e.Job
+		}
+		if e.Name == Test {
+			closed.Name = Test
 		}
 		if again := dedupKey("n"+long[:127], closed); again != opened || keys[opened] || len(opened) > mostOfDedupKey {
 			t.Errorf("%+v: %s, %s", e, opened, again)
