@@ -17,6 +17,8 @@ import (
 const (
 	// maxGroup is the maximum number of events in one message.
 	maxGroup = 1000
+	// maxListed is the maximum number of events in one message of a kind that is read by programs, which need each event.
+	maxListed = 50
 	// lookEvery is the interval at which the loop of a target looks for a change of the configuration.
 	lookEvery = 5 * time.Second
 	// A target takes one message per interval, and burst messages at once if it had none for a while.
@@ -92,7 +94,7 @@ func (t *target) sendNext(ctx context.Context, cfg config.Notify) (pause time.Du
 		return lookEvery, err //nolint:wrapcheck // the error names the target
 	}
 	next := nextInBudget(state.Next, now)
-	if cfg.GroupWait > 0 {
+	if cfg.GroupWait > 0 && len(chosen) == len(waiting) {
 		next = now.Add(cfg.GroupWait)
 	}
 	ids := make([]string, len(chosen))
@@ -167,10 +169,13 @@ func latest(a, b time.Time) time.Time {
 // pauseAfter returns the pause after a number of failed attempts and one more.
 func pauseAfter(failed int) time.Duration { return min(firstPause<<min(failed, 10), longestPause) }
 
-// chooseNext returns the notifications of the next message. A target with group_wait gets all of them. Another target gets the first one of the job with the fewest
+// chooseNext returns the notifications of the next message. A target with group_wait gets all of them, or as many as its messages list. Another target gets the first one of the job with the fewest
 // failures that may be sent. If there is none, chooseNext returns the time until there is one.
 func (t *target) chooseNext(cfg config.Notify, waiting []journal.Notification, now time.Time) (chosen []journal.Notification, wait time.Duration) {
-	if cfg.GroupWait > 0 {
+	switch {
+	case cfg.GroupWait > 0 && (cfg.Kind == "webhook" || cfg.Kind == "command"):
+		return waiting[:min(len(waiting), maxListed)], 0
+	case cfg.GroupWait > 0:
 		return waiting, 0
 	}
 	wait = longestPause

@@ -1,0 +1,235 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/integration/harness"
+	"github.com/cronclave/cronclave/internal/testtier"
+)
+
+// A receiver is a target of notifications. It records the events that it was sent, and answers as its script says.
+type receiver struct {
+	*httptest.Server
+	script []string // answers in turn; none means "200" always
+
+	mu       sync.Mutex
+	requests int
+	attempts map[string][]string // answers to the attempts with an event, by its id
+	runs     map[string]string   // id of the event by job and run
+	names    []string            // "EVENT JOB" of each event at its first attempt
+}
+
+func startReceiver(t *testing.T, script ...string) *receiver {
+	t.Helper()
+	r := &receiver{script: script, attempts: map[string][]string{}, runs: map[string]string{}}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+type receivedEvent struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Job  string `json:"job"`
+	Run  *struct {
+		RunID string `json:"run_id"`
+	} `json:"run"`
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var message struct {
+		Data struct {
+			receivedEvent
+			Events []receivedEvent `json:"events"`
+		} `json:"data"`
+	}
+	body, err := io.ReadAll(req.Body)
+	if err == nil {
+		err = json.Unmarshal(body, &message)
+	}
+	if err != nil {
+		return // the sender was killed
+	}
+	events := message.Data.Events
+	if events == nil {
+		events = []receivedEvent{message.Data.receivedEvent}
+	}
+	switch answer := r.note(events); answer {
+	case "429":
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+	case "500":
+		w.WriteHeader(http.StatusInternalServerError)
+	case "reset":
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			_ = conn.Close()
+		}
+	case "hang":
+		<-req.Context().Done()
+	}
+}
+
+// note records an attempt, and returns the answer to it.
+func (r *receiver) note(events []receivedEvent) (answer string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if answer = "200"; len(r.script) > 0 {
+		answer = r.script[r.requests%len(r.script)]
+	}
+	r.requests++
+	for _, e := range events {
+		if r.attempts[e.ID] == nil {
+			r.names = append(r.names, e.Name+" "+e.Job)
+		}
+		r.attempts[e.ID] = append(r.attempts[e.ID], answer)
+		if e.Run != nil {
+			r.runs[e.Job+" "+e.Run.RunID] = e.ID
+		}
+	}
+	return answer
+}
+
+// told returns the number of events whose first attempt has begun, by "EVENT JOB".
+func (r *receiver) told() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := map[string]int{}
+	for _, name := range r.names {
+		count[name]++
+	}
+	return count
+}
+
+func notifyJobs(url string, jobs int, schedule, command string) string {
+	text := fmt.Sprintf(`
+[history]
+runs = 1000
+[notify.ops]
+kind = "webhook"
+url = %q
+timeout = "2s"
+group_wait = "1s"
+on = ["failed", "abandoned", "lost", "timeout", "fixed", "replica_lost"]
+[defaults]
+schedule = %q
+start_deadline = "20s"
+lease = "5s"
+notify = ["ops"]
+`, url, schedule)
+	for n := range jobs {
+		text += fmt.Sprintf("[jobs.j%d]\ncommand = %q\n", n, command)
+	}
+	return text
+}
+
+// TestNotificationOfAFailure: one failure is sent once, and so is its end, which needs no record of the failure any more. The state of the target can be seen.
+func TestNotificationOfAFailure(t *testing.T) {
+	t.Parallel()
+	target := startReceiver(t)
+	mark := t.TempDir() + "/broken"
+	harness.WriteFile(t, mark, "")
+	c := harness.NewCluster(t, notifyJobs(target.URL+"/secret-path", 1, "*/2 * * * * *", "test ! -e "+mark))
+	replicas := c.StartAll(t, 2)
+	harness.Eventually(t, harness.StartTimeout, "a notification", func() bool { return target.told()["failed j0"] > 0 })
+	if err := os.Remove(mark); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, harness.StartTimeout, "the end of the failures", func() bool { return target.told()["fixed j0"] == 1 })
+	out := c.Command(t, "history", "--notifications")
+	if text := out.Stdout; !strings.Contains(text, "fixed j0") || !strings.Contains(text, "ops") || strings.Contains(text, "secret-path") {
+		t.Errorf("history --notifications:\n%s", text)
+	}
+	harness.StopAll(t, replicas)
+	for _, r := range replicas {
+		if strings.Contains(strings.Join(r.Log(), "\n"), "secret-path") {
+			t.Errorf("the log of %s has the secret of the URL", r.Name)
+		}
+	}
+}
+
+// TestNoNotificationIsLost kills replicas, the leader among them, while the target answers 200, 429 and 500, resets connections and hangs, in turn. Each failure
+// in the history is taken by the target, and an event is sent again only after an attempt that may have failed.
+// Promise: notifications
+func TestNoNotificationIsLost(t *testing.T) {
+	testtier.Slow(t)
+	jobs, seconds := 25, 40
+	if runs, err := strconv.Atoi(os.Getenv("CRONCLAVE_TEST_RUNS")); err == nil {
+		seconds = runs / jobs
+	}
+	target := startReceiver(t, "200", "429", "200", "500", "200", "reset", "200", "hang")
+	c := harness.NewCluster(t, notifyJobs(target.URL, jobs, "* * * * * *", "exit 1"))
+	replicas := c.StartAll(t, 3)
+	end := time.Now().Add(time.Duration(seconds) * time.Second)
+	for n := 0; time.Now().Before(end); n++ {
+		harness.AwaitTime(t, c.Client, harness.RedisTime(t, c.Client).Add(8*time.Second))
+		victim := slices.IndexFunc(replicas, func(r *harness.Replica) bool { return n%2 == 0 && r.Name == leaderOf(t, c) })
+		victim = max(victim, 0)
+		replicas[victim].Kill(t)
+		replicas[victim] = c.Start(t, fmt.Sprintf("k%d", n))
+	}
+	c.Command(t, "pause", "--all").Want(t, 0, "paused")
+	harness.AwaitTime(t, c.Client, harness.RedisTime(t, c.Client).Add(10*time.Second)) // runs of dead replicas are abandoned, and all records are queued
+	harness.Eventually(t, 10*time.Minute, "an empty queue", func() bool {
+		var n struct {
+			Targets []struct{ Waiting int }
+		}
+		out := c.Command(t, "history", "--notifications", "--json")
+		return out.Code == 0 && json.Unmarshal([]byte(out.Stdout), &n) == nil && len(n.Targets) == 1 && n.Targets[0].Waiting == 0
+	})
+	target.mu.Lock()
+	defer target.mu.Unlock()
+	failures, repeated := 0, 0
+	for n := range jobs {
+		job := fmt.Sprint("j", n)
+		for _, r := range c.History(t, job, "--outcome", "failed,abandoned,lost,timeout") {
+			failures++
+			id := target.runs[job+" "+r.RunID]
+			if !slices.Contains(target.attempts[id], "200") {
+				t.Errorf("run %s %s: attempts %v", r.RunID, r.Outcome, target.attempts[id])
+			}
+		}
+	}
+	for id, answers := range target.attempts {
+		ok := 0
+		for i, answer := range answers {
+			if answer == "200" {
+				ok++
+			}
+			if ok > 1 && answer == "200" && i > 0 {
+				repeated++
+				t.Logf("event %s was taken twice: %v", id, answers)
+			}
+		}
+	}
+	t.Logf("%d failures, %d requests, %d taken twice", failures, target.requests, repeated)
+	if failures < jobs*seconds/4 {
+		t.Errorf("only %d failures", failures)
+	}
+	if kills := seconds/8 + 1; repeated > kills*50 { // only the attempt under way of a killed leader has an unknown result after a 200
+		t.Errorf("%d events were taken twice", repeated)
+	}
+}
+
+func leaderOf(t *testing.T, c *harness.Cluster) string {
+	t.Helper()
+	var st struct {
+		Leader struct{ Replica string }
+	}
+	out := c.Command(t, "status", "--json")
+	_ = json.Unmarshal([]byte(out.Stdout), &st) // "" while there is none
+	return st.Leader.Replica
+}
