@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"time"
@@ -31,7 +32,11 @@ func sendToCommand(ctx context.Context, c *call, m Message) Result {
 	cmd.Cancel = func() error { killGroup(); return nil }
 	cmd.WaitDelay = time.Second // for a process outside the group that holds stdin or the output open
 	if err := cmd.Start(); err != nil {
-		return Result{Verdict: Never, Gone: true, Answer: "the command cannot be started: " + bareReason(err)}
+		r := Result{Verdict: Later, Answer: "the command cannot be started: " + bareReason(err)} // the machine may lack processes or memory for a while
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrPermission) {
+			r.Verdict, r.Gone = Never, true
+		}
+		return r
 	}
 	err = cmd.Wait()
 	killGroup() // what the command has left behind

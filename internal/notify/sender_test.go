@@ -255,12 +255,12 @@ func TestLimits(t *testing.T) {
 		{"ping healthchecks", whole, octets, 10_000},
 	}
 	for _, unit := range []string{"a", "é", "日", "👍", `"`, "<", "*", "\x00x", "\xff"} {
-		for _, n := range []int{1, 150, 1000, 2000, 4000, 12_000} {
+		for _, n := range []int{1, 1000, 12_000} {
 			e := failedEvent(strings.Repeat("j", 128), 1)
 			e.Text = strings.Repeat(unit, n)
 			m := Message{Namespace: strings.Repeat("n", 128), Events: []Event{e}, Link: "https://h/" + strings.Repeat("l", n)}
 			group := m
-			group.Events = slices.Repeat([]Event{e}, 50)
+			group.Events = slices.Repeat([]Event{e}, 25)
 			for _, l := range limits {
 				s := newSender(t, all[l.kind]).(*sender)
 				for _, m := range []Message{m, group} {
