@@ -50,7 +50,7 @@ var (
 	outcomeEvents = []string{"running", "ok", "failed", "timeout", "canceled", "lost", "abandoned", "skipped", "missed"}
 	jobEvents     = []string{"fixed", "slow", "stale", "overdue"}
 	clusterEvents = []string{"replica_lost", "config_differs", "pool_full", "redis"}
-	defaultEvents = slices.Concat([]string{"failed", "timeout", "lost", "abandoned", "missed", "fixed"}, clusterEvents)
+	defaultEvents = slices.Concat([]string{"failed", "timeout", "lost", "abandoned", "missed", "fixed", "stale", "overdue"}, clusterEvents)
 )
 
 // NotifyEvents returns the names of all events that a target can have in `on`.

@@ -88,8 +88,8 @@ func eachRoute(t *testing.T, c *testCluster, do func(method, path string, op ope
 			do(strings.ToUpper(method), strings.NewReplacer("{job}", "backup", "{run}", "run-1").Replace(path), op, keys)
 		}
 	}
-	if routes != 21 {
-		t.Errorf("%d routes are described, want 21", routes)
+	if routes != 22 {
+		t.Errorf("%d routes are described, want 22", routes)
 	}
 }
 
