@@ -108,7 +108,7 @@ func checkSizes(ctx context.Context, cfg *config.Config, accounts *process.Accou
 	labels := scheduler.Labels(cfg.Replica.Labels)
 	for i := range cfg.Jobs {
 		job := &cfg.Jobs[i]
-		if !job.Enabled || !labels.Include(job.Where) { // this replica does not run the job, and the files of the job may be on a hanging mount
+		if !job.Enabled || job.HTTP != nil || !labels.Include(job.Where) { // this replica runs no command of the job, and the files of the job may be on a hanging mount
 			continue
 		}
 		spec := replica.Environment(cfg, job, &scheduler.Run{Job: job.Name})

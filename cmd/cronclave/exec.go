@@ -188,6 +188,10 @@ func (ownOutput) End() {}
 
 // printJob prints the job as exec would run it. Arguments and the values of variables may be secrets, so it prints them only if values is set.
 func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.Job, values bool) error {
+	if job.HTTP != nil {
+		s.printRequest(job, values)
+		return nil
+	}
 	env, err := process.Environment(ctx, replica.Environment(cfg, job, &scheduler.Run{
 		ID: "(run id)", Job: job.Name, Replica: "(replica)", Trigger: "manual", Attempt: 1, Slots: job.Parallel,
 	}))
@@ -222,6 +226,33 @@ func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.J
 		fmt.Fprintf(s.out, "  %s\n", entry)
 	}
 	return nil
+}
+
+// printRequest prints the request of a job. The path of the URL, the body and the values of headers may be secrets, so it prints them only if values is set.
+func (s streams) printRequest(job *config.Job, values bool) {
+	h := job.HTTP
+	address, body := h.Origin(), fmt.Sprintf("%d bytes", len(h.Body.Value))
+	if values {
+		address, body = h.URL.Value, h.Body.Value
+	}
+	if h.BodyFile.Value != "" {
+		body = "file " + h.BodyFile.Value
+	}
+	fmt.Fprintf(s.out, "request  %s %s\n", h.Method, address)
+	fmt.Fprintf(s.out, "body     %s\n", orDefault(body, "0 bytes"))
+	s.printMachine(job)
+	fmt.Fprintf(s.out, "timeout  %s, then the connection is closed\n", orDefault(job.Timeout, time.Duration(0)))
+	fmt.Fprintln(s.out, "headers")
+	for _, name := range h.HeaderNames() {
+		switch file, inFile := h.HeadersFromFile[name]; {
+		case inFile:
+			fmt.Fprintf(s.out, "  %s from %s\n", name, file.Value)
+		case values:
+			fmt.Fprintf(s.out, "  %s: %s\n", name, h.Headers[name].Value)
+		default:
+			fmt.Fprintf(s.out, "  %s\n", name)
+		}
+	}
 }
 
 // describeProgram returns the file that the job executes, or the command's name with the reason why there is none. The reason does not list the PATH, because

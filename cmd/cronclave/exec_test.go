@@ -3,11 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -271,5 +275,35 @@ func TestExecAndLockStopWhatIsLeftBehind(t *testing.T) {
 				t.Errorf("stderr does not name the program:\n%s", said)
 			}
 		})
+	}
+}
+
+// TestExecSendsARequest has a job without a command. Neither --print nor the error of the run shows its secrets.
+func TestExecSendsARequest(t *testing.T) {
+	t.Parallel()
+	answers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/hunter2" || r.Header.Get("X-Key") != "hunter2" || r.Header.Get("Cronclave-Job") != "j" || r.Header.Get("Cronclave-Fencing-Token") != "" {
+			t.Errorf("%s with %v", r.URL, r.Header)
+		}
+		if r.Method == http.MethodPut {
+			w.WriteHeader(http.StatusTeapot)
+		}
+		_, _ = io.WriteString(w, "answered\n")
+	}))
+	defer answers.Close()
+	const table = "http = { url = '%s/hunter2', headers = { X-Key = 'hunter2' }, method = '%s' }\n"
+	for method, code := range map[string]int{"GET": 0, "PUT": 1} {
+		p := startExec(t, "", fmt.Sprintf(table, answers.URL, method))
+		p.read(t, "^answered$")
+		p.end(t, code)
+		if said := p.stderr.String(); strings.Contains(said, "hunter2") || code != 0 && !strings.Contains(said, "job j: failed: the answer is 418 I'm a teapot") {
+			t.Errorf("%s", said)
+		}
+	}
+	for _, more := range [][]string{{"--print"}, {"--print", "--args"}} {
+		p := startProcess(t, nil, slices.Concat(execLine(t, "", fmt.Sprintf(table, answers.URL, "GET")), more)...)
+		if out := p.end(t, 0); strings.Contains(out, "hunter2") != (len(more) > 1) || !strings.Contains(out, "request  GET "+answers.URL) || !strings.Contains(out, "X-Key") {
+			t.Errorf("%q:\n%s", more, out)
+		}
 	}
 }

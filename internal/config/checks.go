@@ -43,6 +43,9 @@ func (c machineChecks) ofJob(d *draft) {
 	for _, name := range slices.Sorted(maps.Keys(d.EnvFromFile)) {
 		c.readFile(d.filed[name], d, d.EnvFromFile[name], safefile.MaxEnvValue)
 	}
+	for _, f := range d.httpFiles() {
+		c.checkPath(f.at, f.path)
+	}
 	key := "command"
 	if d.Shell {
 		key = "shell"
@@ -217,6 +220,9 @@ func (c *fileChecks) ofJob(d *draft) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.EnvFromFile)) {
 		c.checkFile(d.filed[name], namedFile{"the job", d.EnvFromFile[name], d.User, d.Group, true})
+	}
+	for _, f := range d.httpFiles() {
+		c.checkFile(f.at, namedFile{owner: "the job", path: f.path, secret: f.secret})
 	}
 }
 

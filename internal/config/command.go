@@ -18,7 +18,11 @@ func commandKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		{
 			Name: "command", Kind: "list of strings, or string", Read: readCommand, Value: commandOf,
-			Doc: "A list runs directly, as program and arguments; a string runs with `shell`. Required.",
+			Doc: "A list runs directly, as program and arguments; a string runs with `shell`. This or `http` is required.",
+		},
+		{
+			Name: "http", Kind: schema.KindTable, Read: readHTTP, Value: httpOf,
+			Doc: "A [request](#http) that the replica sends, instead of a command.",
 		},
 		schema.Field("shell", schema.KindStrings, func(d *draft) *[]string { return &d.shell }, func(r *schema.Reader, v document.Value) ([]string, bool) {
 			return readArguments(r, v, `a list of strings such as ["/bin/bash", "-eo", "pipefail", "-c"]`)

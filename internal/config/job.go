@@ -57,7 +57,7 @@ type Ticks struct {
 	ExpiresAt   time.Time `json:"-"`
 }
 
-// Program defines the command of a run, with its user, limits and environment.
+// Program defines the command of a run, with its user, limits and environment, or its request.
 type Program struct {
 	// Command is a program with its arguments. If Shell is true, it is the shell with its arguments, followed by the script.
 	Command []string
@@ -74,6 +74,8 @@ type Program struct {
 	// Nice is the scheduling priority; nil means the replica's. It is left out of the digest if it is nil, so that old configurations keep their digests.
 	Nice   *int   `json:",omitempty"`
 	Limits Limits `json:",omitzero"`
+	// HTTP is the request that a run sends instead of a command, or nil. The other fields then have their defaults, without a command.
+	HTTP *HTTP `json:",omitempty"`
 }
 
 // Environment defines the environment of a command.
@@ -242,6 +244,7 @@ func (d *draft) deriveJob() draft {
 	c.at, c.wrong, c.filed = maps.Clone(d.at), maps.Clone(d.wrong), maps.Clone(d.filed)
 	c.hidden.env, c.hidden.files = maps.Clone(d.hidden.env), maps.Clone(d.hidden.files)
 	c.EnvTaken, c.named = make(map[string]bool), make(map[string]bool)
+	c.HTTP = d.HTTP.clone()
 	return c
 }
 

@@ -63,11 +63,16 @@ func TestReferenceDefaults(t *testing.T) {
 func (k keyTable) file(t *testing.T, line string) *Config {
 	t.Helper()
 	text := k.needs + line
+	program := "command = 'true'\n"
+	if k.table == "jobs.a.http" {
+		program = k.needs
+	}
 	if name, ofJob := strings.CutPrefix(k.table, "jobs.a"); ofJob {
+		text = strings.TrimPrefix(text, program)
 		if line != "" && name != "" {
 			text = strings.TrimPrefix(name, ".") + "." + line
 		}
-		text = "[jobs.a]\nschedule = '@daily'\ncommand = 'true'\n" + text
+		text = "[jobs.a]\nschedule = '@daily'\n" + program + text
 	} else {
 		if line != "" && k.table != "" {
 			text = k.needs + k.table + "." + line
@@ -122,6 +127,7 @@ func referenced() []keyTable {
 		{"notify.template", "notify.a.template", "notify.a.kind = 'slack'\nnotify.a.url = 'https://h/x'\n", rowsOf(templateKeys().Keys, new(newNotify()))},
 		{"job tick", "jobs.a", "", rowsOf(tickKeys(), &job)},
 		{"job command", "jobs.a", "", rowsOf(commandKeys(), &job)},
+		{"http", "jobs.a.http", "http.url = 'https://hc.example/a'\n", rowsOf(httpKeys().Keys, newHTTP())},
 		{"job environment", "jobs.a", "", rowsOf(environmentKeys(), &job)},
 		{"job machine", "jobs.a", "", rowsOf(machineKeys(), &job)},
 		{"job slot", "jobs.a", "", rowsOf(slotKeys(), &job)},

@@ -67,7 +67,9 @@ var specified = []struct {
 	{true, `jobs.a.>command = "true"`},
 	{true, `jobs.a.>command = ["/usr/local/bin/backup", "--all"]`},
 	{true, `jobs.a.>shell = ["/bin/bash", "-eo", "pipefail", "-c"]`},
-	{false, `jobs.a.>http = { url = "https://hc.example", method = "POST" }`},
+	{true, `jobs.a.>http = { url = "https://hc.example", method = "POST", headers = { Accept = "*/*" }, body = "{}", expect = ["2xx", 304] }`},
+	{true, `jobs.a.>http = { url = "https://hc.example", headers_from_file = { Authorization = "a" }, body_file = "b", redirects = 3 }`},
+	{true, `jobs.a.>http = { url = "https://hc.example", redirects = true, proxy = "none", tls = { ca_file = "a", cert_file = "b", key_file = "c", server_name = "d" } }`},
 	{true, `jobs.a.>dir = "/tmp"`},
 	{true, `jobs.a.>env = { LANG = "C" }`},
 	{true, `jobs.a.>env_file = "/etc/a.env"`},
@@ -209,7 +211,7 @@ func TestExample(t *testing.T) {
 		t.Errorf("warnings:\n%v", c.Warnings)
 	}
 	for _, j := range c.Jobs {
-		if j.Spec == nil && j.After == nil || len(j.Command) == 0 || j.Description == "" {
+		if j.Spec == nil && j.After == nil || len(j.Command) == 0 && j.HTTP == nil || j.Description == "" {
 			t.Errorf("%s is not complete: %+v", j.Name, j)
 		}
 	}

@@ -158,7 +158,7 @@ var synonyms = map[string]string{
 	"retries": "retry", "max_retries": "retry", "backoff": "retry",
 	"environment": "env", "environment_file": "env_file", "cwd": "dir", "workdir": "dir", "working_directory": "dir",
 	"run_as": "user", "deadline": "start_deadline", "starting_deadline": "start_deadline",
-	"max_runtime": "timeout", "log": "output", "on_failure": "notify", "notifications": "notify",
+	"max_runtime": "timeout", "webhook": "http", "request": "http", "log": "output", "on_failure": "notify", "notifications": "notify",
 }
 
 // knownTable returns the place where a key belongs, or "" if no table has the key. The key is unknown in table. A common mistake is a key of the top level that
@@ -253,6 +253,7 @@ func (r *jobReader) readJob(v document.Value) (Job, []link) {
 	d.Name, d.File, d.Line = v.Name, v.File(), v.Line()
 	r.keys.Read(r.Reader, v, &d)
 	finishCommand(r.Reader, v, &d)
+	finishHTTP(r.Reader, v, &d)
 	finishUser(r.Reader, &d)
 	finishAfter(r.Reader, v, &d)
 	finishSchedule(r.Reader, v, &d, r.calendars, r.now)
@@ -279,7 +280,7 @@ func (r *jobReader) readJob(v document.Value) (Job, []link) {
 func jobKeys() schema.Section[draft] {
 	s := schema.Section[draft]{
 		Keys:  slices.Concat(tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys(), expectedKeys(), aboutKeys()),
-		Later: []string{"http"},
+		Later: nil,
 	}
 	for i := range s.Keys {
 		s.Keys[i] = notingKey(s.Keys[i])

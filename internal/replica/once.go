@@ -88,7 +88,9 @@ func foregroundJobs(cfg OnceConfig, host *process.Host) []scheduler.Job {
 		only.Jobs[0].After, only.Jobs[0].Schedule = nil, anySchedule
 	}
 	jobs := jobsOf(&only, host, func(*config.Job, *scheduler.Run) Output { return cfg.Output })
-	jobs[0].Runner.(*commandRunner).withheld = cfg.Jobs.Withheld(cfg.Job)
+	if command, ok := jobs[0].Runner.(*commandRunner); ok {
+		command.withheld = cfg.Jobs.Withheld(cfg.Job)
+	}
 	return jobs
 }
 

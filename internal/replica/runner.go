@@ -42,11 +42,7 @@ type commandRunner struct {
 func (r *commandRunner) Run(ctx context.Context, current *scheduler.Run) scheduler.Result {
 	env, err := process.Environment(ctx, r.environmentOf(current))
 	if err != nil {
-		err = fmt.Errorf("prepare the environment: %w", err)
-		if proc.IsExhausted(err) || errors.Is(err, safefile.ErrUnanswered) {
-			err = fmt.Errorf("%w: %w", run.ErrNotStarted, err)
-		}
-		return scheduler.Result{Err: err}
+		return unpreparedResult("prepare the environment", err)
 	}
 	output := r.open(r.job, current)
 	defer output.End()
@@ -56,6 +52,15 @@ func (r *commandRunner) Run(ctx context.Context, current *scheduler.Run) schedul
 		Line: output.Line, Begin: current.Begin, Started: current.Began,
 	})
 	return r.resultOf(exit)
+}
+
+// unpreparedResult returns the result of a run that was not begun because of an error. If this replica lacks a resource, the grant is given back.
+func unpreparedResult(what string, err error) scheduler.Result {
+	err = fmt.Errorf("%s: %w", what, err)
+	if proc.IsExhausted(err) || errors.Is(err, safefile.ErrUnanswered) {
+		err = fmt.Errorf("%w: %w", run.ErrNotStarted, err)
+	}
+	return scheduler.Result{Err: err}
 }
 
 // notStarted wraps an error of package process, so that it matches run.ErrNotStarted. The text stays the same.
@@ -189,10 +194,17 @@ func jobsOf(cfg *config.Config, host *process.Host, open OpenOutput) []scheduler
 			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, StartTimeout: startTimeout(j.Lease), OutlivesLease: j.OutlivesLease, Where: j.Where,
 			Overlap: scheduler.Overlap(j.Overlap), CatchUp: scheduler.CatchUp{Policy: scheduler.CatchUpPolicy(j.CatchUp), Window: j.CatchUpWindow},
 			Retry: scheduler.Retry(j.Retry), Recover: scheduler.Recover{Max: j.Recover}, Pool: scheduler.Pool{Name: j.Pool, Slots: j.PoolSlots},
-			Runner: &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), trust: cfg.Trust, open: open},
+			Runner: newRunner(cfg, j, host, open),
 		})
 	}
 	return jobs
+}
+
+func newRunner(cfg *config.Config, j *config.Job, host *process.Host, open OpenOutput) scheduler.Runner {
+	if j.HTTP != nil {
+		return &httpRunner{job: j, trust: cfg.Trust, open: open}
+	}
+	return &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), trust: cfg.Trust, open: open}
 }
 
 // hashZones returns hashes of the time zones in which the jobs of a configuration have ticks.

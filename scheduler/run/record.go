@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,7 +138,7 @@ type Record struct {
 	// Reason is a code (docs/configuration.md#reasons) or the text of an error.
 	Reason Reason `json:"reason,omitempty"`
 	// Detail has more facts, or is "". For a missed tick it is the time without an answer of Redis, or the reason why Redis could not decide. For a
-	// run it names the processes that the command left behind. For a lost run it also has the reason why the lease ended.
+	// run it names the processes that the command left behind, or the status of the HTTP answer. For a lost run it also has the reason why the lease ended.
 	Detail string `json:"detail,omitempty"`
 	// ExitCode is the exit status of the command; nil if there is none, such as for a run in progress or after a signal.
 	ExitCode *int `json:"exit_code,omitempty"`
@@ -201,7 +202,7 @@ func (r *Record) logFields() []any {
 }
 
 func (r *Record) keepResult(result Result) {
-	r.ExitCode, r.Signal, r.Detail = result.ExitCode, result.Signal, result.LeftBehind
+	r.ExitCode, r.Signal, r.Detail = result.ExitCode, result.Signal, cmp.Or(result.LeftBehind, result.Detail)
 	if len(result.Output) > 0 {
 		r.Output, r.OutputCut = new(string(result.Output)), result.OutputCut
 	}

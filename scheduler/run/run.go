@@ -124,6 +124,8 @@ type Result struct {
 	// LeftBehind names processes that the work left behind when it ended by itself, and that had to be stopped. If it is not empty, a request to stop
 	// the run does not change the outcome, because the work had ended before.
 	LeftBehind string
+	// Detail has more facts about the work for the record, such as the status of an HTTP answer. LeftBehind replaces it.
+	Detail string
 }
 
 // A Func is a [Runner] that calls a Go function. The function must return when its context ends. A goroutine cannot be killed, so after the loss of a
