@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -71,7 +72,7 @@ func (a *app) execJob(ctx context.Context, cfg *config.Config, job *config.Job, 
 	if err != nil {
 		return err
 	}
-	once := replica.OnceConfig{Jobs: cfg, Job: job, Name: name, Log: withoutInfo(log.Named("exec")), Output: ownOutput{a}}
+	once := replica.OnceConfig{Jobs: cfg, Job: job, Name: name, Version: programVersion(), Traceparent: os.Getenv("TRACEPARENT"), Log: withoutInfo(log.Named("exec")), Output: ownOutput{a}}
 	if lock {
 		end, err := a.joinCluster(ctx, cfg, name, &once)
 		if err != nil {

@@ -187,7 +187,7 @@ func lockEnvironment(j *lockJob, cfg *config.Config, held lease.Run) process.Env
 	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} { // standard variables stay, even if the configuration uses them for secrets
 		delete(taken, name)
 	}
-	return process.EnvSpec{Base: os.Environ(), InheritEnv: true, EnvTaken: taken, Extra: extra}
+	return process.EnvSpec{Base: os.Environ(), InheritEnv: true, KeepTrace: true, EnvTaken: taken, Extra: extra}
 }
 
 // signals handles the signals that would end this process. A signal during the wait ends the wait. Later signals are passed on to the command.

@@ -141,13 +141,13 @@ func (a *app) settingOf(embed, ofDemo bool) (s setting, end func(), err error) {
 	return trialAlone, server.close, nil
 }
 
-// confineConfig removes from a configuration what a trial must not use: its Redis and, in a demo, also its heartbeat, targets of notifications and HTTP server.
+// confineConfig removes from a configuration what a trial must not use: its Redis and, in a demo, also its heartbeat, targets of notifications, HTTP server and traces.
 func (s setting) confineConfig(cfg *config.Config) {
 	if s != production {
 		cfg.Redis = config.Redis{}
 	}
 	if s == demonstration {
-		cfg.Heartbeat, cfg.Notify, cfg.Server = config.Heartbeat{}, nil, config.Server{}
+		cfg.Heartbeat, cfg.Notify, cfg.Server, cfg.Traces = config.Heartbeat{}, nil, config.Server{}, config.Traces{}
 	}
 }
 

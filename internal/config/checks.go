@@ -213,6 +213,14 @@ func (c *fileChecks) ofReplica(r *schema.Reader, redis *Redis, server *Server) {
 	}
 }
 
+// ofTraces checks the files of [traces].
+func (c *fileChecks) ofTraces(r *schema.Reader, t *Traces) {
+	table, _ := r.Set("traces.headers_from_file")
+	for _, name := range slices.Sorted(maps.Keys(t.HeadersFromFile)) {
+		c.checkFile(table, namedFile{owner: "the replica", path: t.HeadersFromFile[name].Value, secret: true})
+	}
+}
+
 // ofJob checks the files of a job, with the rights of its user.
 func (c *fileChecks) ofJob(d *draft) {
 	if v, set := d.at["env_file"]; set && !d.wrong["env_file"] {

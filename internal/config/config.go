@@ -53,6 +53,8 @@ type Config struct {
 	History  History
 	// Heartbeat has no URL if the configuration has none.
 	Heartbeat Heartbeat
+	// Traces has no URL if the configuration has none.
+	Traces Traces
 	// Server has no address if the configuration has none.
 	Server Server
 	// Pools are the semaphores that jobs and locks share, by name.

@@ -17,12 +17,10 @@ import (
 // HTTP is the request of a job without a command.
 type HTTP struct {
 	// Method is GET, or POST with a body, if it is not set.
-	Method  string
-	URL     Written
-	Headers map[string]Written
-	// HeadersFromFile maps headers to files with their values. No header is in both.
-	HeadersFromFile map[string]Written
-	Body, BodyFile  Written // at most one of them is set
+	Method string
+	URL    Written
+	HeaderTable
+	Body, BodyFile Written // at most one of them is set
 	// Expect has the status codes of an ok run.
 	Expect []StatusRange
 	// Redirects is the maximum number of redirects to follow.
@@ -31,6 +29,13 @@ type HTTP struct {
 	Proxy Written
 	// TLS has the certificates. The digest covers its paths as they are written in the file.
 	TLS TLS `json:"-"`
+}
+
+// A HeaderTable has the headers of a request.
+type HeaderTable struct {
+	Headers map[string]Written
+	// HeadersFromFile maps headers to files with their values. No header is in both.
+	HeadersFromFile map[string]Written
 
 	named map[string]bool // the headers in `headers` of the table that is being read
 }
@@ -63,14 +68,18 @@ func (h *HTTP) Origin() string {
 }
 
 // HeaderNames returns the names of all headers, sorted.
-func (h *HTTP) HeaderNames() []string {
+func (h *HeaderTable) HeaderNames() []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(h.Headers)), maps.Keys(h.HeadersFromFile))
 	slices.Sort(names)
 	return names
 }
 
 func newHTTP() *HTTP {
-	return &HTTP{Headers: map[string]Written{}, HeadersFromFile: map[string]Written{}, Expect: []StatusRange{{200, 299}}}
+	return &HTTP{HeaderTable: newHeaderTable(), Expect: []StatusRange{{200, 299}}}
+}
+
+func newHeaderTable() HeaderTable {
+	return HeaderTable{Headers: map[string]Written{}, HeadersFromFile: map[string]Written{}}
 }
 
 func (h *HTTP) clone() *HTTP {
@@ -78,7 +87,7 @@ func (h *HTTP) clone() *HTTP {
 		return nil
 	}
 	c := *h
-	c.Headers, c.HeadersFromFile = maps.Clone(h.Headers), maps.Clone(h.HeadersFromFile)
+	c.Headers, c.HeadersFromFile, c.named = maps.Clone(h.Headers), maps.Clone(h.HeadersFromFile), nil
 	return &c
 }
 
@@ -86,14 +95,11 @@ func (h *HTTP) clone() *HTTP {
 const mostRedirects = 10
 
 func httpKeys() schema.Section[HTTP] {
-	return schema.Section[HTTP]{Keys: []schema.Key[HTTP]{
+	keys := []schema.Key[HTTP]{
 		writtenKey("url", "URL", func(h *HTTP) *Written { return &h.URL }, webURL, "Where the request goes. It may be a secret. Required.").Allow("`http://` or `https://`"),
 		schema.Field("method", schema.KindString, func(h *HTTP) *string { return &h.Method }, func(r *schema.Reader, v document.Value) (string, bool) {
 			return r.Choice(v, "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 		}, "Method of the request.").Allow("`\"GET\"`, `\"HEAD\"`, `\"POST\"`, `\"PUT\"`, `\"PATCH\"`, `\"DELETE\"`, `\"OPTIONS\"`").By("with a body `POST`, otherwise `GET`"),
-		{Name: "headers", Kind: "table of strings", Read: readHeaders, Doc: "Headers of the request, added to those of `[defaults]`."},
-		{Name: "headers_from_file", Kind: "table of paths", Read: readHeadersFromFile,
-			Doc: "Headers with values in files, such as `{ Authorization = \"/run/secrets/hook\" }`, read at each start."},
 		writtenKey("body", schema.KindString, func(h *HTTP) *Written { return &h.Body }, func(r *schema.Reader, v document.Value) (string, bool) { return r.Word(v, "a string") },
 			"Body of the request. Set its `Content-Type` in `headers`."),
 		writtenKey("body_file", schema.KindPath, func(h *HTTP) *Written { return &h.BodyFile }, (*schema.Reader).Path, "File with the body, up to 16 MiB, read at each start."),
@@ -104,7 +110,18 @@ func httpKeys() schema.Section[HTTP] {
 		writtenKey("proxy", "URL", func(h *HTTP) *Written { return &h.Proxy }, readProxy, "Proxy for the request.").
 			Allow("`http://`, `https://`, `socks5://`, or `\"none\"`").By("by `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of the replica"),
 		schema.Table("tls", func(h *HTTP) *TLS { h.TLS = TLS{}; return &h.TLS }, tlsKeys(), "Certificates, with the keys of [`[redis.tls]`](#redistls), read at each start."),
-	}}
+	}
+	const afterMethod = 2
+	return schema.Section[HTTP]{Keys: slices.Insert(keys, afterMethod, headerKeys(func(h *HTTP) *HeaderTable { return &h.HeaderTable })...)}
+}
+
+func headerKeys[T any](field func(*T) *HeaderTable) []schema.Key[T] {
+	return []schema.Key[T]{
+		{Name: "headers", Kind: "table of strings", Read: func(r *schema.Reader, v document.Value, to *T) { readHeaders(r, v, field(to)) },
+			Doc: "Headers of the request."},
+		{Name: "headers_from_file", Kind: "table of paths", Read: func(r *schema.Reader, v document.Value, to *T) { readHeadersFromFile(r, v, field(to)) },
+			Doc: "Headers with values in files, such as `{ Authorization = \"/run/secrets/hook\" }`, read for each request."},
+	}
 }
 
 func writtenKey(name, kind string, field func(*HTTP) *Written, read func(*schema.Reader, document.Value) (string, bool), doc string) schema.Key[HTTP] {
@@ -129,11 +146,11 @@ func readHTTP(r *schema.Reader, v document.Value, d *draft) {
 			d.at["http."+name], _ = v.Get(name)
 		}
 	}
-	d.HTTP.named = map[string]bool{}
 	httpKeys().Read(r, v, d.HTTP)
 }
 
-func readHeaders(r *schema.Reader, v document.Value, h *HTTP) {
+func readHeaders(r *schema.Reader, v document.Value, h *HeaderTable) {
+	h.named = map[string]bool{}
 	read := writtenReader(func(r *schema.Reader, v document.Value) (string, bool) {
 		return r.Checked(v, "a string", func(s string) error {
 			if strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }) {
@@ -151,7 +168,7 @@ func readHeaders(r *schema.Reader, v document.Value, h *HTTP) {
 	})
 }
 
-func readHeadersFromFile(r *schema.Reader, v document.Value, h *HTTP) {
+func readHeadersFromFile(r *schema.Reader, v document.Value, h *HeaderTable) {
 	read := writtenReader((*schema.Reader).Path)
 	eachHeader(r, v, `{ Authorization = "/run/secrets/hook" }`, func(name string, item document.Value) {
 		path, ok := read(r, item)

@@ -121,6 +121,7 @@ func referenced() []keyTable {
 		{"server.tls", "server.tls", "", rowsOf(serverTLSKeys().Keys, &top.Server)},
 		{"server.oidc", "server.oidc", minimalOIDC, rowsOf(oidcKeys().Keys, newOIDC())},
 		{"heartbeat", "heartbeat", "heartbeat.url = 'https://hc.example/a'\n", rowsOf(heartbeatKeys().Keys, &top.Heartbeat)},
+		{"traces", "traces", "traces.url = 'http://127.0.0.1:4318/v1/traces'\n", rowsOf(tracesKeys().Keys, &top.Traces)},
 		{"pools", "pools.a", "", rowsOf(poolKeys().Keys, &Pool{})},
 		{"calendars", "calendars.a", "", rowsOf(calendarKeys().Keys, new([]string))},
 		{"notify", "notify.a", "notify.a.kind = 'slack'\nnotify.a.url = 'https://h/x'\n", rowsOf(notifyKeys().Keys, new(newNotify()))},

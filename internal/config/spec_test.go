@@ -43,6 +43,7 @@ var specified = []struct {
 	{true, `server = { listen = ":7377", >oidc = { issuer = "https://id.example", client_id = "a", client_secret_file = "b", redirect_url = "https://c/login/oidc/callback", operators = ["sre"] } }`},
 	{true, `>history = { runs = 50, max_age = "30d", max_bytes = "1MiB" }`},
 	{true, `>heartbeat = { url = "https://hc.example/ping/abc", every = "1m" }`},
+	{true, `>traces = { url = "http://collector:4318/v1/traces", headers = { X = "y" }, headers_from_file = { Authorization = "a" }, timeout = "5s" }`},
 	{true, `>pools.warehouse.slots = 4`},
 	{true, `>calendars.holidays.dates = ["2026-12-25", "2027-01-01"]`},
 	{true, `notify.a = { kind = "command", command = ["true"], >on = ["failed", "fixed"], timeout = "1m" }`},

@@ -85,6 +85,8 @@ func tableKeys() []schema.Key[top] {
 		table("server", "The HTTP server of a replica.", func(r *schema.Reader, v document.Value, t *top) { serverKeys().Read(r, v, &t.Server) }),
 		table("heartbeat", "A URL that the leader requests, so that a service notices a dead cluster.",
 			func(r *schema.Reader, v document.Value, t *top) { heartbeatKeys().Read(r, v, &t.Heartbeat) }),
+		table("traces", "An OpenTelemetry collector that receives traces of runs.",
+			func(r *schema.Reader, v document.Value, t *top) { tracesKeys().Read(r, v, &t.Traces) }),
 		table("pools", "Semaphores that jobs share.", func(r *schema.Reader, v document.Value, t *top) { readPools(r, v, t.Pools) }),
 		table("calendars", "Days that jobs may except.", func(r *schema.Reader, v document.Value, t *top) { readCalendars(r, v, t.calendars) }),
 		table("notify", "Targets of [notifications](notifications.md).", func(r *schema.Reader, v document.Value, t *top) { readNotify(r, v, t) }),
@@ -143,6 +145,7 @@ func defaultConfig() Config {
 		Replica:   Replica{DrainTimeout: 25 * time.Second, MaxRunning: 100},
 		History:   History{Runs: 50, MaxAge: 30 * 24 * time.Hour, MaxBytes: 1 << 20},
 		Heartbeat: Heartbeat{Every: time.Minute},
+		Traces:    Traces{HeaderTable: newHeaderTable(), Timeout: 10 * time.Second},
 		Pools:     map[string]Pool{},
 		Notify:    map[string]Notify{},
 	}
@@ -175,6 +178,7 @@ func knownTable(key, table string) string {
 		{"in [cluster]", clusterSection().Names()},
 		{"in [history]", historyKeys().Names()},
 		{"in [heartbeat]", heartbeatKeys().Names()},
+		{"in [traces]", tracesKeys().Names()},
 		{"in [server]", serverKeys().Names()},
 		{"in [pools.NAME]", poolKeys().Names()},
 		{"in [calendars.NAME]", calendarKeys().Names()},
@@ -200,8 +204,11 @@ func assembleConfig(r *schema.Reader, roots []document.Value, files *fileChecks,
 	}
 	checkRedis(r, &t.Redis)
 	checkHeartbeat(r, t.tables["heartbeat"])
+	checkTraces(r, t.tables["traces"])
+	t.Traces.named = nil
 	checkServer(r, t.tables["server"], t.Server)
 	files.ofReplica(r, &t.Redis, &t.Server)
+	files.ofTraces(r, &t.Traces)
 	jobs := jobReader{Reader: r, keys: jobKeys(), base: newDraft(t.Timezone, t.Zones), calendars: t.calendars, pools: t.Pools, notify: t.Notify, mostOutput: t.History.MaxBytes, files: files, machine: machineChecks{files, t.Replica.Labels}, now: o.Now}
 	if v, set := r.Set("timezone"); set {
 		jobs.base.hidden.zone = writtenZone(v)

@@ -14,12 +14,15 @@ import (
 type EnvSpec struct {
 	// Base is the replica's own environment, as from os.Environ.
 	Base []string
-	// InheritEnv passes on all of Base except CRONCLAVE_ variables and the service manager's variables. Without it, only PATH, HOME, LANG and TZ are passed
+	// InheritEnv passes on all of Base except CRONCLAVE_ variables, the service manager's variables, and the trace context. Without it, only PATH, HOME, LANG and TZ are passed
 	// on.
 	InheritEnv bool
 	// EnvTaken is the set of variables of Base that the configuration uses outside the job's own env. They are never passed on, because they may hold
 	// secrets, such as the password of Redis.
 	EnvTaken map[string]bool
+	// KeepTrace passes on the trace context in Base, because the command continues the trace of its caller. A job of a replica must not, because the trace
+	// of the replica's own start would then contain all its runs.
+	KeepTrace bool
 	// User sets HOME, USER, LOGNAME and SHELL; "" leaves them unchanged. A user without an entry in the user database gets / as HOME and /bin/sh as SHELL.
 	// EnvFile and EnvFromFile are opened with the rights of User and Group, if this process may assume them, so that a job gets no file that it could not
 	// read itself.
@@ -79,6 +82,9 @@ func Environment(ctx context.Context, s EnvSpec) ([]string, error) {
 // inherited them could report to the service manager as if it were the replica.
 var supervision = []string{"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "LISTEN_PIDFDID"}
 
+// traceContext lists the variables with a trace context (OpenTelemetry, environment variables as context propagation carriers).
+var traceContext = []string{"TRACEPARENT", "TRACESTATE", "BAGGAGE"}
+
 func (s *EnvSpec) inheritedVars() map[string]string {
 	few := []string{"PATH", "HOME", "LANG", "TZ"}
 	env := map[string]string{}
@@ -87,6 +93,7 @@ func (s *EnvSpec) inheritedVars() map[string]string {
 		switch {
 		case !ok, name == "": // Windows has variables such as "=C:"
 		case s.EnvTaken[name], strings.HasPrefix(name, "CRONCLAVE_"), slices.Contains(supervision, name):
+		case slices.Contains(traceContext, name) && !s.KeepTrace:
 		case s.InheritEnv, slices.Contains(few, name):
 			env[name] = value
 		}

@@ -38,6 +38,14 @@ func TestEnvironment(t *testing.T) {
 			EnvSpec{Base: base, EnvTaken: map[string]bool{"PATH": true}},
 			[]string{"HOME=/root", "LANG=C", "TZ=UTC"},
 		},
+		"the trace of the replica's start is not the job's": {
+			EnvSpec{Base: []string{"A=a", "TRACEPARENT=p", "TRACESTATE=s", "BAGGAGE=b"}, InheritEnv: true},
+			[]string{"A=a"},
+		},
+		"the trace of the caller is": {
+			EnvSpec{Base: []string{"A=a", "TRACEPARENT=p", "TRACESTATE=s", "BAGGAGE=b"}, InheritEnv: true, KeepTrace: true, Extra: map[string]string{"TRACEPARENT": "own"}},
+			[]string{"A=a", "BAGGAGE=b", "TRACEPARENT=own", "TRACESTATE=s"},
+		},
 		"later parts count": {
 			EnvSpec{
 				Base: []string{"A=base", "B=base", "C=base", "D=base", "E=base"}, InheritEnv: true,

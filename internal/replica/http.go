@@ -35,11 +35,7 @@ func (r *httpRunner) Run(ctx context.Context, current *scheduler.Run) scheduler.
 	defer output.End()
 	request.Line = output.Line
 	answer := httpjob.Send(ctx, request)
-	result := scheduler.Result{Err: answer.Err, Output: answer.Tail, OutputCut: answer.Cut}
-	if answer.Status != 0 {
-		result.Detail = "HTTP " + httpjob.StatusText(answer.Status)
-	}
-	return result
+	return scheduler.Result{Err: answer.Err, Output: answer.Tail, OutputCut: answer.Cut, HTTPStatus: answer.Status}
 }
 
 // maxBody bounds body_file.
@@ -51,7 +47,7 @@ func (r *httpRunner) newRequest(ctx context.Context, current *scheduler.Run) (ht
 	q := httpjob.Request{Method: h.Method, URL: h.URL.Value, Body: []byte(h.Body.Value), Expected: h.Expects, Redirects: h.Redirects, Proxy: h.Proxy.Value,
 		TLS: httpjob.TLS{ServerName: h.TLS.ServerName}, Keep: r.job.Output.Keep}
 	var err error
-	if q.Header, err = readHeader(ctx, h.Headers, h.HeadersFromFile, r.trust); err != nil {
+	if q.Header, err = readHeader(ctx, h.HeaderTable, r.trust); err != nil {
 		return q, err
 	}
 	for name, value := range ownHeaders(current) {
@@ -81,19 +77,22 @@ func ownHeaders(run *scheduler.Run) map[string]string {
 	if run.Token != 0 {
 		headers["Cronclave-Fencing-Token"] = strconv.FormatInt(run.Token, 10)
 	}
+	if run.Traceparent != "" {
+		headers["Traceparent"] = run.Traceparent
+	}
 	if !run.Tick.IsZero() {
 		headers["Cronclave-Tick"] = run.Tick.UTC().Format(time.RFC3339)
 	}
 	return headers
 }
 
-// readHeader returns headers with the given values, and with values from files. Its errors contain no value.
-func readHeader(ctx context.Context, values, files map[string]config.Written, trust safefile.Trust) (http.Header, error) {
+// readHeader returns headers, some of them with values from files. Its errors contain no value.
+func readHeader(ctx context.Context, table config.HeaderTable, trust safefile.Trust) (http.Header, error) {
 	header := http.Header{"User-Agent": {"cronclave"}}
-	for name, value := range values {
+	for name, value := range table.Headers {
 		header.Set(name, value.Value)
 	}
-	for name, file := range files {
+	for name, file := range table.HeadersFromFile {
 		content, err := safefile.Read(ctx, file.Value, safefile.Policy{MaxBytes: safefile.MaxEnvValue, Trust: trust})
 		if err != nil {
 			return nil, fmt.Errorf("headers_from_file %s: %w", name, err)

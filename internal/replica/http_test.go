@@ -28,12 +28,18 @@ type lines []string
 func (l *lines) Line(_ string, line []byte) { *l = append(*l, string(line)) }
 func (*lines) End()                         {}
 
+// testRunners makes runners that print to an output.
+func testRunners(cfg *config.Config, to Output) runners {
+	return runners{cfg: cfg, open: func(*config.Job, *scheduler.Run) Output { return to },
+		traces: newTracer(func() *config.Config { return cfg }, "r1", "v1", hclog.NewNullLogger(), time.Now)}
+}
+
 // requestRunner returns the runner of a job with http = { ... }, and its output.
 func requestRunner(t *testing.T, table string) (scheduler.Runner, *lines) {
 	t.Helper()
 	cfg := loadConfig(t, "[jobs.a]\nschedule = '@daily'\nhttp = { "+table+" }\n")
 	printed := &lines{}
-	jobs := jobsOf(cfg, nil, func(*config.Job, *scheduler.Run) Output { return printed })
+	jobs := jobsOf(cfg, testRunners(cfg, printed))
 	if jobs[0].KillGrace != -1 {
 		t.Errorf("a request has %v of grace", jobs[0].KillGrace)
 	}
@@ -72,7 +78,7 @@ func TestRequestOfARun(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the server received\n%q, want\n%q", got, want)
 	}
-	if fmt.Sprint(result.Err) != "the answer is 409 Conflict" || result.Detail != "HTTP 409 Conflict" || result.ExitCode != nil || string(result.Output) != "busy\n" || !slices.Equal(*printed, []string{"busy"}) {
+	if fmt.Sprint(result.Err) != "the answer is 409 Conflict" || result.HTTPStatus != 409 || result.ExitCode != nil || string(result.Output) != "busy\n" || !slices.Equal(*printed, []string{"busy"}) {
 		t.Errorf("%+v, printed %q", result, *printed)
 	}
 	write(token, "Bearer two") // rotated
@@ -108,7 +114,7 @@ func TestRequestUnderALease(t *testing.T) {
 	outcome := func(path, keys string, stop func(cancel context.CancelFunc)) run.Record {
 		t.Helper()
 		cfg := loadConfig(t, "[jobs.a]\nschedule = '@daily'\nhttp = { url = '"+s.URL+path+"' }\n"+keys)
-		jobs := jobsOf(cfg, nil, func(*config.Job, *scheduler.Run) Output { return &lines{} })
+		jobs := jobsOf(cfg, testRunners(cfg, &lines{}))
 		sched, err := scheduler.New(scheduler.Config{Jobs: jobs, Replica: "r1", Logger: hclog.NewNullLogger()})
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +143,7 @@ func TestRequestUnderALease(t *testing.T) {
 		t.Errorf("timed out: %+v", r)
 	}
 	r := outcome("/fail", "retry = { max = 2, delay = '1ms' }\n", nil)
-	if r.Outcome != journal.OutcomeFailed || r.Reason != "the answer is 500 Internal Server Error" || r.Detail != "HTTP 500 Internal Server Error" || r.Attempt != 3 || r.FailedTries != 2 {
+	if r.Outcome != journal.OutcomeFailed || r.Reason != "the answer is 500 Internal Server Error" || r.Detail != "HTTP status 500" || r.Attempt != 3 || r.FailedTries != 2 {
 		t.Errorf("failed: %+v", r)
 	}
 }

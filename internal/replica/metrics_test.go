@@ -27,7 +27,7 @@ func quietServer() (*metrics.Metrics, *clusterView) {
 	return metrics.New("v", metrics.Gauges{
 		Leader: func() bool { return false }, RedisUp: func() bool { return true }, ClockOffset: func() (time.Duration, bool) { return 0, true },
 		Lateness: func() (time.Duration, bool) { return 0, true }, Cluster: func() *metrics.Cluster { return nil },
-		Running: func() int { return 0 }, ByJob: func() map[string]int { return nil }, LogDropped: func() uint64 { return 0 }}), new(clusterView)
+		Running: func() int { return 0 }, ByJob: func() map[string]int { return nil }, LogDropped: func() uint64 { return 0 }, SpansLost: func() uint64 { return 0 }}), new(clusterView)
 }
 
 func scrape(m *monitor) string {

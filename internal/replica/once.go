@@ -2,6 +2,8 @@ package replica
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/process"
+	"github.com/cronclave/cronclave/internal/trace"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
 	"github.com/cronclave/cronclave/scheduler/run"
@@ -19,8 +22,10 @@ type OnceConfig struct {
 	// Jobs is the configuration. Job is the job to run, one of Jobs.
 	Jobs *config.Config
 	Job  *config.Job
-	// Name is this replica's name.
-	Name string
+	// Name is this replica's name. Version is the version of the program.
+	Name, Version string
+	// Traceparent is the trace context that the run continues, or "".
+	Traceparent string
 	// Locks and Journal coordinate the run with the cluster; nil for a run outside the cluster.
 	Locks   *locking.Client
 	Journal *journal.Journal
@@ -35,6 +40,8 @@ type Once struct {
 	processes *Processes
 	job       string
 	locked    bool
+	traces    *tracer
+	endTraces func() // sends the spans that wait
 }
 
 // NewOnce returns a Once. It starts a warden, and sends nothing to Redis.
@@ -57,7 +64,7 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 		o.Close()
 		return nil, UsageError{err}
 	}
-	sc.Jobs = foregroundJobs(cfg, processes.Host)
+	sc.Jobs = foregroundJobs(cfg, processes.Host, o.startTraces(cfg))
 	if o.scheduler, err = scheduler.New(sc); err != nil {
 		o.Close()
 		return nil, err
@@ -67,31 +74,56 @@ func NewOnce(cfg OnceConfig) (*Once, error) {
 
 // Run runs the job, under its lock if there is one. Its errors are the errors of [scheduler.Scheduler.RunNow].
 func (o *Once) Run(ctx context.Context) (run.Record, error) {
-	return o.scheduler.RunNow(ctx, o.job, o.locked)
+	record, err := o.scheduler.RunNow(ctx, o.job, o.locked)
+	if err == nil {
+		o.traces.addRun(record)
+	}
+	return record, err //nolint:wrapcheck // the caller distinguishes the errors
+}
+
+// startTraces starts to send traces. They continue the trace of the caller.
+func (o *Once) startTraces(cfg OnceConfig) *tracer {
+	now := time.Now
+	if cfg.Locks != nil {
+		now = func() time.Time {
+			if at, known := cfg.Locks.Engine().EstimatedTime(); known {
+				return at
+			}
+			return time.Now()
+		}
+	}
+	o.traces = newTracer(func() *config.Config { return cfg.Jobs }, cfg.Name, cfg.Version, cfg.Log, now)
+	o.traces.parent, _ = trace.ParseContext(cfg.Traceparent)
+	ctx, cancel := context.WithCancel(context.Background())
+	var sending sync.WaitGroup
+	sending.Go(func() { o.traces.Exporter.Run(ctx) })
+	o.endTraces = func() { cancel(); sending.Wait() }
+	return o.traces
 }
 
 // Abort kills the job. It does not wait.
 func (o *Once) Abort() { o.scheduler.Abort() }
 
-// Close ends the warden.
-func (o *Once) Close() { o.processes.Close() }
+// Close ends the warden, and sends the rest of the traces.
+func (o *Once) Close() {
+	o.processes.Close()
+	if o.endTraces != nil {
+		o.endTraces()
+	}
+}
 
 // anySchedule is a placeholder for the schedule of a job that runs outside its schedule.
 var anySchedule = []string{"@yearly"}
 
 // foregroundJobs returns the job to run: enabled, and without parents and retries.
-func foregroundJobs(cfg OnceConfig, host *process.Host) []scheduler.Job {
+func foregroundJobs(cfg OnceConfig, host *process.Host, traces *tracer) []scheduler.Job {
 	only := *cfg.Jobs
 	only.Jobs = []config.Job{*cfg.Job}
 	only.Jobs[0].Enabled, only.Jobs[0].Retry = true, config.Retry{} // a run in the foreground is not repeated
 	if len(cfg.Job.After) > 0 {
 		only.Jobs[0].After, only.Jobs[0].Schedule = nil, anySchedule
 	}
-	jobs := jobsOf(&only, host, func(*config.Job, *scheduler.Run) Output { return cfg.Output })
-	if command, ok := jobs[0].Runner.(*commandRunner); ok {
-		command.withheld = cfg.Jobs.Withheld(cfg.Job)
-	}
-	return jobs
+	return jobsOf(&only, runners{cfg: cfg.Jobs, host: host, open: func(*config.Job, *scheduler.Run) Output { return cfg.Output }, traces: traces, keepTrace: true})
 }
 
 // Environment returns the description of a run's environment. The files that the description names are not read yet.

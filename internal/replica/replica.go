@@ -74,6 +74,7 @@ type Replica struct {
 	reloader   reloader
 	monitor    monitor
 	events     *events.Bus
+	traces     *tracer
 	leads      atomic.Bool
 	clock      func() time.Time // this machine's wall clock, plus Config.ClockOffset
 	started    time.Time
@@ -98,8 +99,9 @@ func New(cfg Config) (*Replica, error) {
 func (r *Replica) prepareParts(cfg Config) (err error) {
 	logWarnings(cfg.Log, cfg.Jobs)
 	r.monitor.log, r.events = r.log, events.NewBus(r.log)
+	r.traces = newTracer(r.cfg.Load, r.name, r.version, r.log, r.serverNow)
 	err = r.monitor.openServer(cfg.Jobs, cfg.Redis, r.version, metrics.Gauges{
-		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset, Cluster: r.monitor.cluster.Load, LogDropped: cfg.LogDropped,
+		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset, Cluster: r.monitor.cluster.Load, LogDropped: cfg.LogDropped, SpansLost: r.traces.Dropped,
 		Lateness: func() (time.Duration, bool) { return r.scheduler.Lateness() }, Running: func() int { return r.scheduler.Running() },
 		ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
 	}, r.unreadyReason, func() bool { return r.readiness.isPhase(starting) })
@@ -107,6 +109,11 @@ func (r *Replica) prepareParts(cfg Config) (err error) {
 		return err
 	}
 	r.events.Subscribe(func(e events.Event) { logAbandoned(r.log, e) })
+	r.events.Subscribe(func(e events.Event) {
+		if outcome, is := e.(events.Outcome); is {
+			r.traces.addRun(outcome.Record)
+		}
+	})
 	if r.monitor.metrics != nil {
 		r.events.Subscribe(r.monitor.metrics.Count)
 	}
@@ -167,13 +174,14 @@ func (r *Replica) newScheduler(cfg *config.Config) (*scheduler.Scheduler, error)
 
 // schedulerJobs returns the enabled jobs of a configuration. Their runners publish output for followers, and measure start delays.
 func (r *Replica) schedulerJobs(cfg *config.Config) []scheduler.Job {
-	jobs := jobsOf(cfg, r.processes.Host, func(job *config.Job, run *scheduler.Run) Output {
+	open := func(job *config.Job, run *scheduler.Run) Output {
 		o := &sharedOutput{live: r.live, run: run}
 		if job.Output.Log {
 			o.log = logging.NewOutput(run.Logger)
 		}
 		return o
-	})
+	}
+	jobs := jobsOf(cfg, runners{cfg: cfg, host: r.processes.Host, open: open, traces: r.traces})
 	for i := range jobs {
 		jobs[i].Runner = observedRunner{jobs[i].Runner, r.live, &r.monitor, r.serverNow}
 	}
@@ -206,8 +214,9 @@ func (r *Replica) Close() {
 // the drain begins.
 func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	served, shut := context.WithCancel(context.WithoutCancel(ctx))
-	var web sync.WaitGroup
+	var web sync.WaitGroup // ends after all runs and their records
 	web.Go(func() { r.monitor.runServer(served) })
+	web.Go(func() { r.traces.Run(served) })
 	defer web.Wait()
 	defer shut()
 	r.announceStart()

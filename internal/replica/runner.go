@@ -34,6 +34,7 @@ type commandRunner struct {
 	job       *config.Job
 	namespace string
 	withheld  map[string]bool // variables that the job does not inherit from the replica
+	keepTrace bool            // the job continues the trace in the environment of this process
 	trust     safefile.Trust  // the permitted owners of the job's files
 	open      OpenOutput
 }
@@ -139,7 +140,7 @@ func (r *commandRunner) environmentOf(run *scheduler.Run) process.EnvSpec {
 		}
 	}
 	return process.EnvSpec{
-		Base: os.Environ(), InheritEnv: r.job.InheritEnv, EnvTaken: r.withheld, User: r.job.User, Group: r.job.Group, EnvFile: r.job.EnvFile,
+		Base: os.Environ(), InheritEnv: r.job.InheritEnv, KeepTrace: r.keepTrace, EnvTaken: r.withheld, User: r.job.User, Group: r.job.Group, EnvFile: r.job.EnvFile,
 		Env: r.job.Env, EnvFromFile: r.job.EnvFromFile, Trust: r.trust, Extra: extra,
 	}
 }
@@ -173,10 +174,22 @@ func Variables() []Variable {
 		always("CRONCLAVE_SLOT", "The slot of the run, from 0.", func(_ *commandRunner, run *scheduler.Run) string { return strconv.Itoa(run.Slot) }),
 		always("CRONCLAVE_SLOTS", "How many slots the job has (`parallel`).", func(_ *commandRunner, run *scheduler.Run) string { return strconv.Itoa(run.Slots) }),
 		always("CRONCLAVE_TRIGGER", "What caused the run: `schedule`, `manual`, `catch_up` or `recovery`.", func(_ *commandRunner, run *scheduler.Run) string { return run.Trigger }),
+		{"TRACEPARENT", "The W3C trace context of the try, with [traces](metrics.md#traces). Otherwise not set; `exec` passes on its own.", func(_ *commandRunner, run *scheduler.Run) (string, bool) {
+			return run.Traceparent, run.Traceparent != ""
+		}},
 	}
 }
 
-func jobsOf(cfg *config.Config, host *process.Host, open OpenOutput) []scheduler.Job {
+// runners makes the runners of jobs.
+type runners struct {
+	cfg       *config.Config // with all jobs, also if only one of them runs
+	host      *process.Host
+	open      OpenOutput
+	traces    *tracer
+	keepTrace bool
+}
+
+func jobsOf(cfg *config.Config, by runners) []scheduler.Job {
 	var jobs []scheduler.Job
 	for i := range cfg.Jobs {
 		j := &cfg.Jobs[i]
@@ -194,17 +207,17 @@ func jobsOf(cfg *config.Config, host *process.Host, open OpenOutput) []scheduler
 			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, StartTimeout: startTimeout(j.Lease), OutlivesLease: j.OutlivesLease, Where: j.Where,
 			Overlap: scheduler.Overlap(j.Overlap), CatchUp: scheduler.CatchUp{Policy: scheduler.CatchUpPolicy(j.CatchUp), Window: j.CatchUpWindow},
 			Retry: scheduler.Retry(j.Retry), Recover: scheduler.Recover{Max: j.Recover}, Pool: scheduler.Pool{Name: j.Pool, Slots: j.PoolSlots},
-			Runner: newRunner(cfg, j, host, open),
+			Runner: by.newRunner(j),
 		})
 	}
 	return jobs
 }
 
-func newRunner(cfg *config.Config, j *config.Job, host *process.Host, open OpenOutput) scheduler.Runner {
+func (r runners) newRunner(j *config.Job) scheduler.Runner {
 	if j.HTTP != nil {
-		return &httpRunner{job: j, trust: cfg.Trust, open: open}
+		return tracedRunner{&httpRunner{job: j, trust: r.cfg.Trust, open: r.open}, r.traces, j}
 	}
-	return &commandRunner{host: host, job: j, namespace: cfg.Namespace, withheld: cfg.Withheld(j), trust: cfg.Trust, open: open}
+	return tracedRunner{&commandRunner{host: r.host, job: j, namespace: r.cfg.Namespace, withheld: r.cfg.Withheld(j), keepTrace: r.keepTrace, trust: r.cfg.Trust, open: r.open}, r.traces, j}
 }
 
 // hashZones returns hashes of the time zones in which the jobs of a configuration have ticks.

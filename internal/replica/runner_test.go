@@ -43,7 +43,7 @@ expires_at = 2126-01-01T00:00:00Z
 timezone = "Europe/Berlin"
 `
 	cfg := loadConfig(t, text)
-	jobs := jobsOf(cfg, nil, nil)
+	jobs := jobsOf(cfg, runners{cfg: cfg})
 	if len(jobs) != 3 {
 		t.Fatalf("%d jobs", len(jobs))
 	}

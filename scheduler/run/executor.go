@@ -165,6 +165,7 @@ type execution struct {
 // Execute executes a granted run. If the job has a pool, Execute first waits for a slot of the pool; during this wait the run keeps its slot of the
 // job. When stop ends, the run is stopped.
 func (x *Executor) Execute(stop context.Context, g *Grant) Ending {
+	g.Run.Granted = x.Now()
 	e := &execution{Grant: g, x: x, stop: stop, log: x.runLogger(&g.Run)}
 	e.reach("granted")
 	if g.Job.Pool != "" && g.Term != nil && !g.Foreground {

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -202,7 +201,10 @@ func (r *Record) logFields() []any {
 }
 
 func (r *Record) keepResult(result Result) {
-	r.ExitCode, r.Signal, r.Detail = result.ExitCode, result.Signal, cmp.Or(result.LeftBehind, result.Detail)
+	r.ExitCode, r.Signal, r.Detail = result.ExitCode, result.Signal, result.LeftBehind
+	if result.HTTPStatus != 0 {
+		r.Detail = fmt.Sprintf("HTTP status %d", result.HTTPStatus)
+	}
 	if len(result.Output) > 0 {
 		r.Output, r.OutputCut = new(string(result.Output)), result.OutputCut
 	}

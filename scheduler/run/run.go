@@ -57,6 +57,12 @@ type Run struct {
 	Lease       Lease           // the run must have ended before the lease does; nil without a lock, or with OutlivesLease
 	Kill        context.Context // ends when the work must be killed at once
 	Logger      hclog.Logger    // adds the keys of the run to each line
+	// Granted is the time at which this replica knew the grant, or was asked for a run without a lock. It is zero for a retry.
+	Granted time.Time
+	// Traceparent is the W3C trace context for the work, or "". OnBegan is called when the work has begun, unless it is nil. Both may be set by a Runner
+	// that wraps another one.
+	Traceparent string
+	OnBegan     func()
 
 	start *start
 }
@@ -76,6 +82,9 @@ func (r *Run) Begin() error {
 func (r *Run) Began() {
 	if r.start != nil {
 		r.start.confirmStarted()
+	}
+	if r.OnBegan != nil {
+		r.OnBegan()
 	}
 }
 
@@ -124,8 +133,8 @@ type Result struct {
 	// LeftBehind names processes that the work left behind when it ended by itself, and that had to be stopped. If it is not empty, a request to stop
 	// the run does not change the outcome, because the work had ended before.
 	LeftBehind string
-	// Detail has more facts about the work for the record, such as the status of an HTTP answer. LeftBehind replaces it.
-	Detail string
+	// HTTPStatus is the status code of an HTTP answer, or 0.
+	HTTPStatus int
 }
 
 // A Func is a [Runner] that calls a Go function. The function must return when its context ends. A goroutine cannot be killed, so after the loss of a

@@ -79,7 +79,7 @@ func (e *execution) runTries() (end tryEnd) {
 			return end
 		}
 		next := *run
-		next.Attempt = attempt
+		next.Attempt, next.Granted = attempt, time.Time{}
 		run, asked = &next, e.x.Now()
 		record.beginAttempt(attempt)
 	}

@@ -192,6 +192,7 @@ type Gauges struct {
 	Running     func() int                   // number of runs in progress
 	ByJob       func() map[string]int        // number of runs in progress per job; jobs without a run are absent
 	LogDropped  func() uint64                // number of lines dropped from the log
+	SpansLost   func() uint64                // number of trace spans that were dropped
 	Cluster     func() *Cluster              // state that the leader last read; nil on other replicas, and after an error
 }
 
@@ -215,6 +216,8 @@ func (g Gauges) newCollectors(version string) []prometheus.Collector {
 		gauge("cronclave_runs", "Runs under way on this replica.", func() float64 { return float64(g.Running()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "cronclave_log_lines_dropped_total",
 			Help: "Lines that were dropped from the log, since its reader was too slow, or stuck."}, func() float64 { return float64(g.LogDropped()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "cronclave_trace_spans_dropped_total",
+			Help: "Trace spans that were dropped, since the collector did not take them."}, func() float64 { return float64(g.SpansLost()) }),
 		byJob{prometheus.NewDesc("cronclave_job_runs", "Runs of a job under way on this replica; jobs without one are left out.", []string{jobLabel}, nil), g.ByJob},
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "cronclave_build_info", Help: "1, with the version as a label.",
 			ConstLabels: prometheus.Labels{"version": version}}, func() float64 { return 1 }),

@@ -37,7 +37,7 @@ func quietGauges() Gauges {
 	return Gauges{Leader: func() bool { return true }, RedisUp: func() bool { return true },
 		ClockOffset: func() (time.Duration, bool) { return 1500 * time.Millisecond, true },
 		Lateness:    func() (time.Duration, bool) { return 250 * time.Millisecond, true },
-		Running:     func() int { return 3 }, ByJob: func() map[string]int { return map[string]int{"a": 2, "b": 1} }, LogDropped: func() uint64 { return 4 },
+		Running:     func() int { return 3 }, ByJob: func() map[string]int { return map[string]int{"a": 2, "b": 1} }, LogDropped: func() uint64 { return 4 }, SpansLost: func() uint64 { return 5 },
 		Cluster: func() *Cluster { return nil }}
 }
 
@@ -84,7 +84,7 @@ func TestMetrics(t *testing.T) {
 		`cronclave_pool_wait_seconds_bucket{pool="db",le="1"} 0`, `cronclave_pool_wait_seconds_bucket{pool="db",le="10"} 1`, `cronclave_pool_waiting_runs{pool="db"} 1`,
 		`cronclave_leases_lost_total 1`, `cronclave_tries_failed_total{job_name="a"} 2`, `cronclave_recoveries_total{job_name="a"} 1`,
 		`cronclave_leader 1`, `cronclave_redis_up 1`, `cronclave_clock_offset_seconds 1.5`, `cronclave_lateness_seconds 0.25`, `cronclave_runs 3`,
-		`cronclave_job_runs{job_name="a"} 2`, `cronclave_job_runs{job_name="b"} 1`, `cronclave_build_info{version="v1"} 1`, `cronclave_log_lines_dropped_total 4`,
+		`cronclave_job_runs{job_name="a"} 2`, `cronclave_job_runs{job_name="b"} 1`, `cronclave_build_info{version="v1"} 1`, `cronclave_log_lines_dropped_total 4`, `cronclave_trace_spans_dropped_total 5`,
 		`cronclave_config_last_reload_successful 0`, `cronclave_config_last_reload_success_timestamp_seconds 950`, `cronclave_zone_data_info{version="2026f"} 1`,
 		`cronclave_replicas{state="up"} 2`, `cronclave_replicas{state="silent"} 0`, `cronclave_replicas_expected 3`, `cronclave_replica_lost_timestamp_seconds{name="r3"} 500`, `cronclave_configurations 2`,
 		`cronclave_job_paused{job_name="b"} 1`, `no cronclave_job_paused{job_name="a"}`,
