@@ -190,7 +190,7 @@ func (ownOutput) End() {}
 // printJob prints the job as exec would run it. Arguments and the values of variables may be secrets, so it prints them only if values is set.
 func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.Job, values bool) error {
 	if job.HTTP != nil {
-		s.printRequest(job, values)
+		printRequest(s, job, values)
 		return nil
 	}
 	env, err := process.Environment(ctx, replica.Environment(cfg, job, &scheduler.Run{
@@ -230,7 +230,7 @@ func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.J
 }
 
 // printRequest prints the request of a job. The path of the URL, the body and the values of headers may be secrets, so it prints them only if values is set.
-func (s streams) printRequest(job *config.Job, values bool) {
+func printRequest(s streams, job *config.Job, values bool) {
 	h := job.HTTP
 	address, body := h.Origin(), fmt.Sprintf("%d bytes", len(h.Body.Value))
 	if values {

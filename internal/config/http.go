@@ -9,87 +9,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cronclave/cronclave/internal/config/document"
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
-
-// HTTP is the request of a job without a command.
-type HTTP struct {
-	// Method is GET, or POST with a body, if it is not set.
-	Method string
-	URL    Written
-	HeaderTable
-	Body, BodyFile Written // at most one of them is set
-	// Expect has the status codes of an ok run.
-	Expect []StatusRange
-	// Redirects is the maximum number of redirects to follow.
-	Redirects int
-	// Proxy is a URL, "none", or "" for the proxy of the environment.
-	Proxy Written
-	// TLS has the certificates. The digest covers its paths as they are written in the file.
-	TLS TLS `json:"-"`
-}
-
-// A HeaderTable has the headers of a request.
-type HeaderTable struct {
-	Headers map[string]Written
-	// HeadersFromFile maps headers to files with their values. No header is in both.
-	HeadersFromFile map[string]Written
-
-	named map[string]bool // the headers in `headers` of the table that is being read
-}
-
-// A Written is a value, and its text in the file, without variables replaced or paths resolved. Digests cover this text. The value may be a secret, so a
-// Written prints as ***.
-type Written struct{ Value, text string }
-
-// String returns a mask.
-func (Written) String() string { return "***" }
-
-// MarshalJSON returns the text in the file.
-func (w Written) MarshalJSON() ([]byte, error) { return strconv.AppendQuote(nil, w.text), nil }
-
-// A StatusRange is a range of status codes, with both ends.
-type StatusRange struct{ From, To int }
-
-// Expects reports whether a status code is one of an ok run.
-func (h *HTTP) Expects(status int) bool {
-	return slices.ContainsFunc(h.Expect, func(r StatusRange) bool { return r.From <= status && status <= r.To })
-}
-
-// Origin returns the scheme and the host of the URL, which may be shown.
-func (h *HTTP) Origin() string {
-	u, err := url.Parse(h.URL.Value)
-	if err != nil {
-		return "?"
-	}
-	return u.Scheme + "://" + u.Host
-}
-
-// HeaderNames returns the names of all headers, sorted.
-func (h *HeaderTable) HeaderNames() []string {
-	names := slices.AppendSeq(slices.Collect(maps.Keys(h.Headers)), maps.Keys(h.HeadersFromFile))
-	slices.Sort(names)
-	return names
-}
-
-func newHTTP() *HTTP {
-	return &HTTP{HeaderTable: newHeaderTable(), Expect: []StatusRange{{200, 299}}}
-}
-
-func newHeaderTable() HeaderTable {
-	return HeaderTable{Headers: map[string]Written{}, HeadersFromFile: map[string]Written{}}
-}
-
-func (h *HTTP) clone() *HTTP {
-	if h == nil {
-		return nil
-	}
-	c := *h
-	c.Headers, c.HeadersFromFile, c.named = maps.Clone(h.Headers), maps.Clone(h.HeadersFromFile), nil
-	return &c
-}
 
 // mostRedirects caps redirects, and is the number for `redirects = true`.
 const mostRedirects = 10
@@ -365,4 +289,24 @@ func httpOf(d *draft) any {
 		text += ", with " + strings.Join(names, ", ")
 	}
 	return described(text)
+}
+
+const longestTraceTimeout = time.Minute
+
+func tracesKeys() schema.Section[Traces] {
+	return schema.Section[Traces]{
+		Once: true,
+		Keys: append([]schema.Key[Traces]{
+			schema.Field("url", "URL", func(t *Traces) *string { return &t.URL }, webURL,
+				"Endpoint for OTLP/HTTP, such as `\"http://collector:4318/v1/traces\"`. It may be a secret. Required.").Allow("`http://` or `https://`"),
+			schema.Duration("timeout", 100*time.Millisecond, longestTraceTimeout, func(t *Traces) *time.Duration { return &t.Timeout }, "Time limit of a request."),
+		}, headerKeys(func(t *Traces) *HeaderTable { return &t.HeaderTable })...),
+	}
+}
+
+// checkTraces reports a missing traces.url. table is [traces] of the first file that has it.
+func checkTraces(r *schema.Reader, table document.Value) {
+	if _, set := r.Set("traces.url"); table.IsTable() && !set && !r.Meant("traces.url") {
+		r.Fault(table.AtKey(), "[traces] has no url; set url")
+	}
 }
