@@ -109,8 +109,9 @@ func TestSpansOfARun(t *testing.T) {
 		"backup": {"backup kind 3 status 2 exit code 3 " + common + " process.executable.name=backup process.exit.code=3 error.type=3", "12s", "13s"},
 	}
 	got := spans()
-	root := got["run a"]
+	root, ids := got["run a"], map[string]bool{}
 	for name, s := range got {
+		ids[s.SpanID] = true
 		parent := root.SpanID
 		if name == "run a" {
 			parent = ""
@@ -125,7 +126,7 @@ func TestSpansOfARun(t *testing.T) {
 			t.Errorf("%s: %+v in trace %s below %q\nwant %q", name, found, s.TraceID, s.ParentSpanID, want[name])
 		}
 	}
-	if len(got) != len(want) || command.got.Traceparent != "00-"+root.TraceID+"-"+got["backup"].SpanID+"-01" {
+	if len(got) != len(want) || len(ids) != len(want) || command.got.Traceparent != "00-"+root.TraceID+"-"+got["backup"].SpanID+"-01" {
 		t.Errorf("%d spans, and the work got %s", len(got), command.got.Traceparent)
 	}
 	clear(got)
