@@ -117,6 +117,7 @@ func TestLoadFillsEverything(t *testing.T) {
 		Replica: Replica{DrainTimeout: 90 * time.Second, MaxRunning: 7},
 		History: History{Runs: 5, MaxAge: 36 * time.Hour, MaxBytes: 2 << 30}, EnvTaken: map[string]bool{"PASSWORD": true},
 		Heartbeat: Heartbeat{URL: "https://hc.example/ping/s3cr3t", Every: 90 * time.Second},
+		Traces:    Traces{HeaderTable: HeaderTable{Headers: map[string]Written{}, HeadersFromFile: map[string]Written{}}, Timeout: 10 * time.Second},
 		Server:    Server{Listen: ":7377", TokenFile: "/t"},
 		Pools:     map[string]Pool{"warehouse": {Slots: 4}},
 		Notify:    map[string]Notify{},

@@ -306,14 +306,11 @@ func outputKeys() schema.Section[Output] {
 	}}
 }
 
-// requireKey reports that a job has neither key nor its alternative, the parameter or. It accepts an alternative that is not supported yet, and an unknown key
-// that may be a misspelling of one of the two.
+// requireKey reports that a job has neither key nor its alternative, the parameter or. It accepts an unknown key that may be a misspelling of
+// one of the two.
 func requireKey(r *schema.Reader, v document.Value, d *draft, key, or string) {
 	_, set := d.at[key]
 	_, instead := d.at[or]
-	if _, unsupported := v.Get(or); unsupported {
-		instead = true
-	}
 	meant := r.Meant(v.Path+"."+key) || or != "" && r.Meant(v.Path+"."+or)
 	if !set && !instead && !meant {
 		r.Fault(v.AtKey(), "[%s] has no %s; set %s", v.Path, key, key)

@@ -51,7 +51,7 @@ notify = []
 		t.Fatal(err, c.Warnings)
 	}
 	usual := newNotify()
-	failures := []string{"failed", "timeout", "lost", "abandoned", "missed", "fixed", "replica_lost", "config_differs", "pool_full", "redis"}
+	failures := []string{"failed", "timeout", "lost", "abandoned", "missed", "fixed", "stale", "overdue", "replica_lost", "config_differs", "pool_full", "redis"}
 	want := map[string]Notify{
 		"chat": {Name: "chat", Kind: "slack", URL: "https://hooks.example/s3cr3t", On: failures, GroupWait: usual.GroupWait, Timeout: usual.Timeout},
 		"hook": {Name: "hook", Kind: "webhook", URLFile: "url", TokenFile: "/run/token", SecretFiles: []string{"new", "/old"}, CAFile: "ca.pem", On: []string{"ok"}, Timeout: time.Minute},

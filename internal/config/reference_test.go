@@ -26,7 +26,6 @@ func TestReference(t *testing.T) {
 		}
 	}
 	parts["tables"] = testtier.Table(t, []string{"table", "holds"}, tableRows())
-	parts["later"] = "Not supported yet, and refused: of jobs " + quoted(jobKeys().Later) + ".\n"
 	testtier.SyncPage(t, "configuration.md", "config", parts, *update)
 }
 
@@ -198,15 +197,10 @@ func inTOML(v any) string {
 	return "`" + strings.ReplaceAll(fmt.Sprint(v), " ", ", ") + "`"
 }
 
-// quoted returns a list of names in Markdown.
-func quoted(names []string) string {
-	return "`" + strings.Join(names, "`, `") + "`"
-}
-
 // TestSynonymsMeanKeys checks that each synonym stands for a known key and is not a key itself.
 func TestSynonymsMeanKeys(t *testing.T) {
 	t.Parallel()
-	known := append(jobKeys().Names(), jobKeys().Later...)
+	known := jobKeys().Names()
 	for name, key := range synonyms {
 		if !slices.Contains(known, key) || slices.Contains(known, name) {
 			t.Errorf("%s for %s", name, key)

@@ -286,8 +286,7 @@ func (r *jobReader) readJob(v document.Value) (Job, []link) {
 
 func jobKeys() schema.Section[draft] {
 	s := schema.Section[draft]{
-		Keys:  slices.Concat(tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys(), expectedKeys(), aboutKeys()),
-		Later: nil,
+		Keys: slices.Concat(tickKeys(), commandKeys(), environmentKeys(), machineKeys(), slotKeys(), attemptKeys(), stopKeys(), expectedKeys(), aboutKeys()),
 	}
 	for i := range s.Keys {
 		s.Keys[i] = notingKey(s.Keys[i])

@@ -18,8 +18,6 @@ import (
 // Section describes one kind of table: the keys of the table, with functions that read their values into a T.
 type Section[T any] struct {
 	Keys []Key[T]
-	// Later lists keys that are planned but not implemented yet. A configuration that sets one is faulty.
-	Later []string
 	// Once means that each key may be set only once in the whole configuration.
 	Once bool
 }
@@ -33,9 +31,8 @@ func (s Section[T]) findKey(name string) *Key[T] {
 	return nil
 }
 
-// Names returns the names of all keys, including Later.
-func (s Section[T]) Names() []string {
-	names := slices.Clone(s.Later)
+// Names returns the names of all keys.
+func (s Section[T]) Names() (names []string) {
 	for i := range s.Keys {
 		names = append(names, s.Keys[i].Name)
 	}
@@ -78,16 +75,14 @@ func (s Section[T]) Read(r *Reader, v document.Value, into *T) {
 		case known != nil && (!s.Once || r.First(key, "key")):
 			known.Read(r, key, into)
 		case known != nil:
-		case slices.Contains(s.Later, name):
-			r.Fault(key.AtKey(), "%s is not supported yet; remove it", keyTitle(key, v))
 		default:
-			r.reportUnknown(key, v, s.Names(), s.Later)
+			r.reportUnknown(key, v, s.Names())
 		}
 	}
 }
 
 // reportUnknown reports an unknown key. It suggests a similar known key, or names the table in which the key is known.
-func (r *Reader) reportUnknown(key, table document.Value, known, later []string) {
+func (r *Reader) reportUnknown(key, table document.Value, known []string) {
 	if r.Skip() {
 		return
 	}
@@ -104,8 +99,6 @@ func (r *Reader) reportUnknown(key, table document.Value, known, later []string)
 	case home != "":
 		message += "; it belongs " + home
 	case near == "":
-	case slices.Contains(later, near):
-		message += fmt.Sprintf("; did you mean %q (which is not supported yet)?", near)
 	case table.Path == "" && key.IsTable():
 		message += fmt.Sprintf("; did you mean [%s]?", near)
 	default:
