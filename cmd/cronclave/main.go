@@ -147,7 +147,7 @@ Redis. A job with per_tick = K has K runs of each tick.
 	root.SetVersionTemplate("cronclave {{.Version}}\n")
 	root.AddCommand(newRunCommand(a), newDemoCommand(a), newInitCommand(a), newCheckCommand(a), newNextCommand(a), newExecCommand(a), newLockCommand(a),
 		newStatusCommand(a), newWhyCommand(a), newHistoryCommand(a), newAuditCommand(a), newCancelCommand(a), newPauseCommand(a), newResumeCommand(a), newForgetCommand(a), newLogsCommand(a), newTriggerCommand(a),
-		newFenceCommand(a), newNotifyCommand(a), newVersionCommand(a), newDemoWorkCommand(a))
+		newFenceCommand(a), newDoctorCommand(a), newNotifyCommand(a), newVersionCommand(a), newDemoWorkCommand(a))
 	root.AddCommand(plannedCommands()...)
 	addCompletion(root)
 	addExamples(root)

@@ -97,7 +97,7 @@ func wrapText(text string, most int) (lines []string) {
 	return append(lines, line)
 }
 
-// table aligns the cells of its rows. The first row is the title. Each row has the colour of its mark.
+// table aligns the cells of its rows. The first row is the title, if there is one. Each row has the colour of its mark.
 type table struct {
 	rows  strings.Builder
 	cells *tabwriter.Writer
@@ -108,7 +108,9 @@ type table struct {
 func newTable(title ...string) *table {
 	t := &table{}
 	t.cells = tabwriter.NewWriter(&t.rows, 0, 0, 2, ' ', 0)
-	t.addRow(plain, title...)
+	if len(title) > 0 {
+		t.addRow(plain, title...)
+	}
 	return t
 }
 

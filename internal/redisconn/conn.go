@@ -42,6 +42,9 @@ type Conn struct {
 	quorum []*master
 	looks  sync.WaitGroup // checks of servers, and functions that [Conn.Go] runs; Close waits for all of them
 	access access
+	own    *secrets // user, password and certificates for the servers of the connection itself
+	// connect opens a connection of its own, for checks; nil for a master of a quorum
+	connect dialFunc
 	// refused has the servers that have refused CONFIG, so that checks do not send it to them again.
 	refused refusals
 }
@@ -73,6 +76,7 @@ func Open(n Source) (*Conn, error) {
 		return nil, err
 	}
 	to, hook := c.access.newConnector(own), errorHook{&c.access.steps}
+	c.own, c.connect = own, to.connect
 	switch u.Topology {
 	case config.Sentinel:
 		watching, err := openSentinelSecrets(n.Settings, own)
@@ -117,7 +121,7 @@ func (c *Conn) openQuorum(cfg config.Redis) error {
 		var hangUp context.CancelFunc
 		to.closed, hangUp = context.WithCancel(to.closed)
 		client := redis.NewClient(singleOptions(u, to.connect))
-		m := &master{Client: client, url: u, alone: &Conn{UniversalClient: client, url: u}, hangUp: hangUp}
+		m := &master{Client: client, url: u, alone: &Conn{UniversalClient: client, url: u, own: own}, hangUp: hangUp}
 		m.AddHook(errorHook{steps})
 		c.quorum = append(c.quorum, m)
 	}
@@ -279,4 +283,16 @@ func (r Rights) aclRule(keys, commands string) string {
 		words = append(words, clusterCommands)
 	}
 	return strings.Join(words, " ")
+}
+
+// commands returns the commands that replicas need, without the + of the rules.
+func (r Rights) commands() (names []string) {
+	all := readCommands + " " + writeCommands
+	if r.Topology == config.Cluster {
+		all += " " + clusterCommands
+	}
+	for word := range strings.FieldsSeq(all) {
+		names = append(names, strings.TrimPrefix(word, "+"))
+	}
+	return names
 }

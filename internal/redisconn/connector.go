@@ -75,7 +75,9 @@ func (c *connector) startTLS(ctx context.Context, plain net.Conn, addr string) (
 		}
 		return nil, &dial.Error{Step: "TLS with " + addr, Err: err}
 	}
-	if sent := conn.ConnectionState().PeerCertificates; len(sent) > 0 {
+	state := conn.ConnectionState()
+	c.certificates.version.Store(uint32(state.Version))
+	if sent := state.PeerCertificates; len(sent) > 0 {
 		c.certificates.serverSent.Store(&sent)
 	}
 	return conn, nil

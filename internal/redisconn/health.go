@@ -219,7 +219,7 @@ func (c *Conn) judgeAnswers(a answers, h *Health) error {
 		return err
 	}
 	h.onlyServer().setFacts(info)
-	if major, known := majorOf(h.onlyServer().Version); known && major < oldestRedis {
+	if major, known := majorOf(info["redis_version"]); known && major < oldestRedis {
 		return fmt.Errorf("%w: version %s is too old; take Redis %d or later", ErrUnfit, h.onlyServer().Version, oldestRedis)
 	}
 	if err := c.checkMode(about["redis_mode"]); err != nil {
@@ -292,6 +292,7 @@ func (h *Health) judgeState(info map[string]string, a answers) error {
 	if !known || h.onlyServer().Persistence == "" {
 		h.warnHidden()
 	}
+	h.onlyServer().fsync = printableText(settings[fsyncSetting], mostText)
 	h.judgePersistence(settings)
 	h.judgeWrites(info, settings)
 	return nil

@@ -78,6 +78,15 @@ type certificates struct {
 	authority  *safefile.Value[[]*x509.Certificate] // nil for the system's authorities
 	own        *safefile.Value[*tls.Certificate]    // nil without a client certificate
 	serverSent atomic.Pointer[[]*x509.Certificate]
+	version    atomic.Uint32 // version of TLS on the newest connection
+}
+
+// tlsVersion returns the version of TLS on the newest connection, or 0 without TLS.
+func (c *Conn) tlsVersion() uint16 {
+	if c.own == nil || c.own.certificates == nil {
+		return 0
+	}
+	return uint16(c.own.certificates.version.Load()) //nolint:gosec // stored from a uint16
 }
 
 // openCertificates reads the files of a tls table. cfg is nil if the table is absent.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,6 +37,11 @@ type Server struct {
 	MemoryLimit *int64   `json:"memory_limit,omitempty"` // bytes; 0 if unlimited
 	Clients     *int64   `json:"clients,omitempty"`      // connected clients
 	Replicas    *int64   `json:"replicas,omitempty"`     // Redis replicas connected to this master
+
+	fsync  string   // setting appendfsync; "" if hidden
+	policy string   // setting maxmemory-policy; "" if hidden
+	runID  string   // changes at each start; "" if hidden
+	copies []string // addresses of the Redis replicas, as the master announces them
 }
 
 // Keeps is the kind of cronclave's data that a server stores.
@@ -94,17 +100,39 @@ func (s *Server) setFault(err error) {
 func (s *Server) setFacts(info map[string]string) {
 	const mostVersion = 32
 	s.Version = printableText(info["redis_version"], mostVersion)
-	if own := info["valkey_version"]; own != "" { // Valkey always reports redis_version 7.2.4, from which it was forked
-		s.Version = printableText("valkey "+own, mostVersion)
+	for _, engine := range []string{"valkey", "dragonfly", "kvrocks", "garnet"} { // also report the redis_version that they are compatible with
+		if own := info[engine+"_version"]; own != "" {
+			s.Version = printableText(engine+" "+own, mostVersion)
+		}
 	}
 	s.UptimeS, s.Clients, s.Replicas = parseCount(info["uptime_in_seconds"]), parseCount(info["connected_clients"]), parseCount(info["connected_slaves"])
 	s.MemoryUsed, s.MemoryLimit = parseCount(info["used_memory"]), parseCount(info["maxmemory"])
+	s.policy, s.runID, s.copies = printableText(info["maxmemory_policy"], mostText), info["run_id"], parseCopies(info)
 	if info["aof_enabled"] == "1" {
 		s.Persistence = AppendOnly
 	} else if info["aof_enabled"] == "0" {
 		s.Persistence = NoAppendOnly
 	}
 }
+
+// parseCopies returns the addresses of the Redis replicas in the reply to INFO replication, from lines such as
+// slave0:ip=10.0.0.6,port=6379,state=online,offset=1,lag=0.
+func parseCopies(info map[string]string) (addrs []string) {
+	for n := range mostCopies {
+		fields := map[string]string{}
+		for word := range strings.SplitSeq(info["slave"+strconv.Itoa(n)], ",") {
+			name, value, _ := strings.Cut(word, "=")
+			fields[name] = value
+		}
+		if fields["ip"] != "" && fields["port"] != "" {
+			addrs = append(addrs, printableText(net.JoinHostPort(fields["ip"], fields["port"]), mostText))
+		}
+	}
+	return addrs
+}
+
+// mostCopies bounds the Redis replicas of one master that are considered.
+const mostCopies = 16
 
 func parseCount(text string) *int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
@@ -136,12 +164,13 @@ type oneServer interface {
 // askedSections are the sections of INFO that a check requests. Each needs its own INFO, because several sections in one INFO need Redis 7.
 var askedSections = []string{"server", "replication", "memory", "clients", "persistence"}
 
-// The settings that INFO does not include. One CONFIG GET with the pattern askedSettings requests both, so that a user without CONFIG gets only one
-// refusal.
+// The settings that INFO does not include. One CONFIG GET with the pattern askedSettings requests them, so that a user without CONFIG gets only one
+// refusal. Other settings that match the pattern begin with "append", and none is secret.
 const (
 	saveSetting   = "save"
 	stopSetting   = "stop-writes-on-bgsave-error"
-	askedSettings = "s[at][vo]*"
+	fsyncSetting  = "appendfsync"
+	askedSettings = "[as][atp][pvo]*"
 )
 
 // answers are the replies of a server to a check. A check takes one round trip.
@@ -329,7 +358,10 @@ func (c *Conn) completeDeployment(d Deployment) Deployment {
 		d.Servers = []Server{}
 	}
 	d.ServerCount = len(d.Servers)
-	d.Limits = limitsOf(facts{kind: d.Kind, acked: c.acked, servers: d.Servers})
+	d.Limits = []string{}
+	for _, l := range limitsOf(facts{kind: d.Kind, acked: c.acked, servers: d.Servers}) {
+		d.Limits = append(d.Limits, l.text)
+	}
 	slices.SortStableFunc(d.Servers, func(a, b Server) int { return cmp.Compare(a.sortRank(), b.sortRank()) })
 	d.Servers = d.Servers[:min(len(d.Servers), MostServers)]
 	return d
@@ -346,13 +378,15 @@ type facts struct {
 type condition struct {
 	holds func(facts) bool
 	words string
+	level Level // level of the limit in a [Diagnosis]; "" for LevelLimit, and levelSaid if a warning says the same
 }
 
 // A limit is a guarantee that some kinds of Redis cannot give.
 type limit struct {
-	kinds []Kind
-	when  condition
-	text  string
+	kinds    []Kind
+	when     condition
+	promises string // the promises of docs/guarantees.md that it restricts, such as "P1 P3"; "" if none
+	text     string
 }
 
 var (
@@ -360,58 +394,59 @@ var (
 
 	// Even a Redis with a single address may have a failover, because the address may belong to a proxy or to a provider's primary. If acked_replicas
 	// is set, Redis has replicas.
-	copies  = condition{facts.hasCopies, "with replicas of Redis"}
-	unacked = condition{func(f facts) bool { return f.hasCopies() && f.acked == 0 }, "with replicas of Redis, without `acked_replicas`"}
-	acked   = condition{func(f facts) bool { return f.acked > 0 }, "with `acked_replicas`"}
-	noAOF   = condition{func(f facts) bool { return f.hasPersistence(NoPersistence, NoAppendOnly, Snapshots) }, "without `appendonly`"}
-	aof     = condition{func(f facts) bool { return f.hasPersistence(AppendOnly) }, "with `appendonly`"}
+	copies  = condition{facts.hasCopies, "with replicas of Redis", ""}
+	unacked = condition{func(f facts) bool { return f.hasCopies() && f.acked == 0 }, "with replicas of Redis, without `acked_replicas`", LevelFault}
+	acked   = condition{func(f facts) bool { return f.acked > 0 }, "with `acked_replicas`", ""}
+	noAOF   = condition{func(f facts) bool { return f.hasPersistence(NoPersistence, NoAppendOnly, Snapshots) }, "without `appendonly`", levelSaid}
+	aof     = condition{func(f facts) bool { return f.syncs("", "everysec") }, "with `appendonly` and `appendfsync everysec`", LevelWarning}
+	unsync  = condition{func(f facts) bool { return f.syncs("no") }, "with `appendonly` and `appendfsync no`", LevelWarning}
 	hidden  = condition{func(f facts) bool {
 		return f.hasPersistence("") && !f.hasPersistence(NoPersistence, NoAppendOnly, Snapshots)
-	}, "if Redis hides its INFO"}
-	before7 = condition{func(f facts) bool { return f.isOlderThan(7) }, "before Redis 7"}
+	}, "if Redis hides its INFO", levelSaid}
+	before7 = condition{func(f facts) bool { return f.isOlderThan(7) }, "before Redis 7", ""}
 )
 
 // limits lists the limits of all kinds of Redis, the most serious first. docs/redis.md has the same table; docs/guarantees.md has the reasons.
 var limits = []limit{
-	{onMasters, unacked, "A failover may lose the last grants, and a master that is cut off grants beside the new one: a tick may run twice. Set [redis].acked_replicas."},
-	{onMasters, acked, "If no replica of Redis that acknowledged a grant takes part in a failover, the grant is lost, and a tick may run twice."},
-	{onMasters, copies, "A failover may lose the end of a run (with recover it runs again) or a release (its slot stays held until the lease ends); also with [redis].acked_replicas."},
-	{onMasters, noAOF, "A restart of Redis may forget the last writes, or all of them: only replicas that are up remember what ran. Set appendonly yes."},
-	{onMasters, aof, "If the machine of Redis crashes, the grants of the last second may be lost, and only replicas that are up remember them. Set appendfsync to always."},
-	{onMasters, hidden, "If Redis has no append-only file, its restart may forget writes: only replicas that are up remember what ran. Check appendonly."},
-	{[]Kind{KindSingle}, condition{}, "cronclave knows of no failover: without the server, ticks wait up to their start_deadline and are then missed. redis-sentinel:// and redis-cluster:// have a failover."},
-	{onMasters, condition{}, "If a master is silent for a quarter of a lease, about 8 s by default, runs may be stopped."},
-	{onMasters, acked, "While fewer replicas of Redis than [redis].acked_replicas acknowledge, nothing is granted and no lease is renewed."},
-	{onMasters, copies, "A failover may lose the newest records of the history, also with [redis].acked_replicas."},
-	{[]Kind{KindCluster}, condition{}, "While a hash slot moves, its jobs get no grants and no renewals; if the move takes longer than a quarter of a lease, runs may be stopped."},
-	{[]Kind{KindCluster}, before7, "There are no sharded channels: each message to a waiter goes to all nodes."},
-	{onMasters, condition{}, "If the clock jumps forward by 1 % of a lease (0.3 s by default), also by a failover to a clock that is ahead, two runs may overlap."},
-	{onMasters, condition{}, "If the clock of Redis is set back by more than a minute, ticks of the repeated time run once more."},
+	{onMasters, unacked, "P1 P3", "A failover may lose the last grants, and a master that is cut off grants beside the new one: a tick may run twice. Set [redis].acked_replicas."},
+	{onMasters, acked, "P1 P3", "If no replica of Redis that acknowledged a grant takes part in a failover, the grant is lost, and a tick may run twice."},
+	{onMasters, copies, "P5", "A failover may lose the end of a run (with recover it runs again) or a release (its slot stays held until the lease ends); also with [redis].acked_replicas."},
+	{onMasters, noAOF, "P1 P6", "A restart of Redis may forget the last writes, or all of them: only replicas that are up remember what ran. Set appendonly yes."},
+	{onMasters, aof, "P1 P6", "If the machine of Redis crashes, the grants of the last second may be lost, and only replicas that are up remember them. Set appendfsync to always."},
+	{onMasters, unsync, "P1 P6", "If the machine of Redis crashes, the grants of the last half minute may be lost, and only replicas that are up remember them. Set appendfsync to always."},
+	{onMasters, hidden, "P1 P6", "If Redis has no append-only file, its restart may forget writes: only replicas that are up remember what ran. Check appendonly."},
+	{[]Kind{KindSingle}, condition{}, "P5", "cronclave knows of no failover: without the server, ticks wait up to their start_deadline and are then missed. redis-sentinel:// and redis-cluster:// have a failover."},
+	{onMasters, condition{}, "P3", "If a master is silent for a quarter of a lease, about 8 s by default, runs may be stopped."},
+	{onMasters, acked, "P5", "While fewer replicas of Redis than [redis].acked_replicas acknowledge, nothing is granted and no lease is renewed."},
+	{onMasters, copies, "P6", "A failover may lose the newest records of the history, also with [redis].acked_replicas."},
+	{[]Kind{KindCluster}, condition{}, "P5", "While a hash slot moves, its jobs get no grants and no renewals; if the move takes longer than a quarter of a lease, runs may be stopped."},
+	{[]Kind{KindCluster}, before7, "", "There are no sharded channels: each message to a waiter goes to all nodes."},
+	{onMasters, condition{}, "P3", "If the clock jumps forward by 1 % of a lease (0.3 s by default), also by a failover to a clock that is ahead, two runs may overlap."},
+	{onMasters, condition{}, "P1", "If the clock of Redis is set back by more than a minute, ticks of the repeated time run once more."},
 
-	{[]Kind{KindQuorum}, condition{}, "Without a majority of its masters that answers, nothing is granted or renewed; runs may be stopped after a quarter of their lease."},
-	{[]Kind{KindQuorum}, condition{}, "If a majority loses its data within the longest lease, that is as FLUSHALL on one server: only replicas that are up remember the locks."},
-	{[]Kind{KindQuorum}, condition{}, "A restarted master is shown as up, and votes after the longest lease, 15 s at least. Before you restart another, wait until it votes (docs/redis.md#maintenance)."},
-	{[]Kind{KindQuorum}, condition{}, "The history, the audit log and trigger requests are on the Redis of [redis].url alone, and are lost with its data."},
-	{[]Kind{KindQuorum}, condition{}, "While the Redis of [redis].url is away, runs go on, but no replica starts, and status, pause and trigger fail."},
-	{[]Kind{KindQuorum}, condition{}, "If the clocks of a majority jump forward by 1 % of a lease (0.3 s by default), two runs may overlap."},
-	{[]Kind{KindQuorum}, condition{}, "If the clocks of a majority are set back by more than a minute, ticks of the repeated time run once more."},
-	{[]Kind{KindQuorum}, condition{}, "Waiting for a lock or a pool is not fair: the next free slot may go to any waiter."},
-	{[]Kind{KindQuorum}, condition{}, "cancel and overlap = \"replace\" reach a run at its next renewal, a third of its lease later at most."},
-	{[]Kind{KindQuorum}, condition{}, "cronclave fence needs one server (--redis). In Go, sets of locks, Update and Fence return ErrQuorum."},
-	{[]Kind{KindQuorum}, condition{}, "Different lists of masters, or one master under two names, are not noticed: check that all replicas have the same list."},
+	{[]Kind{KindQuorum}, condition{}, "P5", "Without a majority of its masters that answers, nothing is granted or renewed; runs may be stopped after a quarter of their lease."},
+	{[]Kind{KindQuorum}, condition{}, "P1", "If a majority loses its data within the longest lease, that is as FLUSHALL on one server: only replicas that are up remember the locks."},
+	{[]Kind{KindQuorum}, condition{}, "P5", "A restarted master is shown as up, and votes after the longest lease, 15 s at least. Before you restart another, wait until it votes (docs/redis.md#maintenance)."},
+	{[]Kind{KindQuorum}, condition{}, "P6", "The history, the audit log and trigger requests are on the Redis of [redis].url alone, and are lost with its data."},
+	{[]Kind{KindQuorum}, condition{}, "P5", "While the Redis of [redis].url is away, runs go on, but no replica starts, and status, pause and trigger fail."},
+	{[]Kind{KindQuorum}, condition{}, "P3", "If the clocks of a majority jump forward by 1 % of a lease (0.3 s by default), two runs may overlap."},
+	{[]Kind{KindQuorum}, condition{}, "P1", "If the clocks of a majority are set back by more than a minute, ticks of the repeated time run once more."},
+	{[]Kind{KindQuorum}, condition{}, "", "Waiting for a lock or a pool is not fair: the next free slot may go to any waiter."},
+	{[]Kind{KindQuorum}, condition{}, "", "cancel and overlap = \"replace\" reach a run at its next renewal, a third of its lease later at most."},
+	{[]Kind{KindQuorum}, condition{}, "P4", "cronclave fence needs one server (--redis). In Go, sets of locks, Update and Fence return ErrQuorum."},
+	{[]Kind{KindQuorum}, condition{}, "P1 P3", "Different lists of masters, or one master under two names, are not noticed: check that all replicas have the same list."},
 
-	{[]Kind{KindEmbedded}, condition{}, "It is a trial: replicas on other machines do not reach it, and would run each job as well."},
-	{[]Kind{KindEmbedded}, condition{}, "Its data is in the memory of one process: locks, history and pauses end with it."},
+	{[]Kind{KindEmbedded}, condition{}, "P1 P3", "It is a trial: replicas on other machines do not reach it, and would run each job as well."},
+	{[]Kind{KindEmbedded}, condition{}, "P1 P6", "Its data is in the memory of one process: locks, history and pauses end with it."},
 }
 
-func limitsOf(f facts) []string {
-	texts := []string{}
+func limitsOf(f facts) (found []limit) {
 	for _, l := range limits {
 		if slices.Contains(l.kinds, f.kind) && (l.when.holds == nil || l.when.holds(f)) {
-			texts = append(texts, l.text)
+			found = append(found, l)
 		}
 	}
-	return texts
+	return found
 }
 
 // hasCopies reports whether a replica of Redis may become the master.
@@ -422,6 +457,13 @@ func (f facts) hasCopies() bool {
 // hasPersistence reports whether any server that answers has one of these kinds of persistence.
 func (f facts) hasPersistence(of ...Persistence) bool {
 	return slices.ContainsFunc(f.servers, func(s Server) bool { return s.isAnswering() && slices.Contains(of, s.Persistence) })
+}
+
+// syncs reports whether a server has an append-only file with one of these settings of appendfsync.
+func (f facts) syncs(settings ...string) bool {
+	return slices.ContainsFunc(f.servers, func(s Server) bool {
+		return s.isAnswering() && s.Persistence == AppendOnly && slices.Contains(settings, s.fsync)
+	})
 }
 
 func (f facts) isOlderThan(major int) bool {
