@@ -8,7 +8,7 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-var levelMarks = map[redisconn.Level]mark{redisconn.LevelOK: good, redisconn.LevelLimit: advice, redisconn.LevelWarning: warning, redisconn.LevelUnknown: warning, redisconn.LevelFault: bad}
+var levelMarks = map[redisconn.Level]mark{redisconn.LevelSkipped: notRun, redisconn.LevelOK: good, redisconn.LevelLimit: advice, redisconn.LevelWarning: warning, redisconn.LevelUnknown: warning, redisconn.LevelFault: bad}
 
 var verdictTexts = map[redisconn.Verdict]string{
 	redisconn.VerdictHolds: "all promises hold", redisconn.VerdictFault: "not all promises hold, or a person must act", redisconn.VerdictUnreachable: "can't be judged",
@@ -33,6 +33,9 @@ func (p Printer) Diagnosis(d redisconn.Diagnosis) {
 			text = strings.Join(f.Servers, ", ") + ": " + text
 		}
 		p.printItem(levelMarks[f.Level], text+" ["+strings.Join(append([]string{f.Code}, f.Promises...), " ")+"]")
+		if f.Remedy != "" {
+			fmt.Fprintln(p.Out, "    "+f.Remedy) // in one line, to be copied
+		}
 	}
 	for _, s := range d.Servers {
 		p.printChecks(s)

@@ -59,8 +59,9 @@ type Finding struct {
 	Code     string   `json:"code"`
 	Level    Level    `json:"level"`
 	Message  string   `json:"message"`
-	Servers  []string `json:"servers"`  // addresses of the servers that it is about; empty if it is about all
-	Promises []string `json:"promises"` // the promises that it restricts, such as "P1"
+	Servers  []string `json:"servers"`          // addresses of the servers that it is about; empty if it is about all
+	Promises []string `json:"promises"`         // the promises that it restricts, such as "P1"
+	Remedy   string   `json:"remedy,omitempty"` // a command that an administrator of Redis can run
 }
 
 // A Level is the weight of a finding. Only LevelUnknown and LevelFault make a [Diagnosis] fail.
@@ -68,6 +69,7 @@ type Level string
 
 // The levels, in ascending order.
 const (
+	LevelSkipped Level = "skipped" // a check that was not needed, or could not be tried
 	LevelOK      Level = "ok"
 	LevelLimit   Level = "limit"   // each Redis of this kind has it
 	LevelWarning Level = "warning" // a promise is weaker than it could be
@@ -78,7 +80,7 @@ const (
 )
 
 func (l Level) rank() int {
-	return slices.Index([]Level{LevelOK, LevelLimit, LevelWarning, LevelUnknown, LevelFault}, l)
+	return slices.Index([]Level{LevelSkipped, LevelOK, LevelLimit, LevelWarning, LevelUnknown, LevelFault}, l)
 }
 
 // A PromiseState reports whether a promise holds on a Redis.
@@ -195,8 +197,8 @@ func (d *Diagnosis) judgeDeployment(c *Conn, results []examination) {
 		servers[i] = s.Server
 	}
 	for _, l := range limitsOf(facts{kind: d.Kind, acked: c.acked, servers: servers}) {
-		if level := cmp.Or(l.when.level, LevelLimit); level != levelSaid {
-			d.add(Finding{Code: "limit", Level: level, Message: l.text, Promises: strings.Fields(l.promises)})
+		if l.when.level != levelSaid {
+			d.add(Finding{Code: cmp.Or(l.when.code, "limit"), Level: cmp.Or(l.when.level, LevelLimit), Message: l.text, Promises: strings.Fields(l.promises)})
 		}
 	}
 	d.judgeClocks(results)

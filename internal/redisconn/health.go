@@ -283,10 +283,8 @@ func (h *Health) judgeState(info map[string]string, a answers) error {
 	}
 	policy, limit := info["maxmemory_policy"], h.onlyServer().MemoryLimit
 	known := policy != "" && limit != nil
-	if known && *limit != 0 && policy != "noeviction" {
-		if strings.HasPrefix(policy, "allkeys") {
-			return fmt.Errorf("%w: its maxmemory-policy %s drops locks when memory is short; set maxmemory-policy noeviction", ErrUnfit, printableText(policy, mostText))
-		}
+	evicts := known && *limit != 0 && policy != "noeviction"
+	if evicts && !strings.HasPrefix(policy, "allkeys") {
 		h.addWarning(evictionCode, "Redis' maxmemory-policy is %s: it may drop pools, locks of cronclave lock, and the history when memory is short; set maxmemory-policy noeviction", printableText(policy, mostText))
 	}
 	if !known || h.onlyServer().Persistence == "" {
@@ -295,6 +293,9 @@ func (h *Health) judgeState(info map[string]string, a answers) error {
 	h.onlyServer().fsync = printableText(settings[fsyncSetting], mostText)
 	h.judgePersistence(settings)
 	h.judgeWrites(info, settings)
+	if evicts && strings.HasPrefix(policy, "allkeys") {
+		return fmt.Errorf("%w: its maxmemory-policy %s drops locks when memory is short; set maxmemory-policy noeviction", ErrUnfit, printableText(policy, mostText))
+	}
 	return nil
 }
 

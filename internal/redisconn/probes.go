@@ -63,6 +63,9 @@ func (s *subject) key() string { return s.prefix + "{" + s.tag + "}:probe" }
 // note adds a check with its findings.
 func (e *examination) note(name, fact string, found ...Finding) {
 	level := LevelOK
+	if fact == notTried || fact == notNeeded || fact == hiddenFact {
+		level = LevelSkipped
+	}
 	for i := range found {
 		if found[i].Level.rank() > level.rank() {
 			level = found[i].Level
@@ -80,18 +83,19 @@ func (s *subject) examine(ctx context.Context) (e examination) {
 	cancel()
 	e = examination{server: *h.onlyServer(), kind: h.Redis.Kind, checks: []Check{}}
 	e.server.Keeps = s.keeps
+	var unfit []Finding
 	if err != nil {
 		f := errorFinding(s.conn.explainError(err), []string{e.server.Address})
 		if s.keeps == KeepsLocks && e.server.State == ServerAway {
 			f.Code, f.Promises = "quorum", nil
 		}
-		e.server.Fault = f.Message
-		e.findings = append(e.findings, f)
-		if e.server.State == ServerAway {
-			return e
-		}
+		e.server.Fault, unfit = f.Message, []Finding{f}
 	}
-	refused := e.noteSettings(h.Warnings)
+	if e.server.State == ServerAway {
+		e.findings = unfit
+		return e
+	}
+	refused := e.noteSettings(unfit, h.Warnings)
 	s.measureClock(ctx, &e)
 	s.runProbes(ctx, &e, refused)
 	return e
@@ -99,8 +103,8 @@ func (s *subject) examine(ctx context.Context) (e examination) {
 
 // noteSettings adds the checks that need no probe, with the warnings of [Conn.Examine]. It returns the warnings about refused writes, which belong to
 // the check of the rights.
-func (e *examination) noteSettings(warnings []Warning) []Finding {
-	found := map[string][]Finding{}
+func (e *examination) noteSettings(unfit []Finding, warnings []Warning) []Finding {
+	found := map[string][]Finding{e.unfitCheck(): unfit}
 	for _, w := range warnings {
 		v, known := warningLevels[w.Code]
 		if !known {
@@ -124,20 +128,28 @@ func (e *examination) noteSettings(warnings []Warning) []Finding {
 		eviction += ", no maxmemory"
 	}
 	e.note(checkEviction, eviction, found[checkEviction]...)
-	copies := "hidden"
+	replication := orHidden(srv.role)
 	if srv.Replicas != nil {
-		copies = fmt.Sprintf("master with %d replicas", *srv.Replicas)
+		replication += fmt.Sprintf(" with %d replicas", *srv.Replicas)
 	}
-	if srv.State == ServerUnfit {
-		copies = "-"
-	}
-	e.note(checkReplication, copies, found[checkReplication]...)
+	e.note(checkReplication, strings.Replace(replication, "slave", "replica", 1), found[checkReplication]...)
 	return found[checkRights]
+}
+
+// unfitCheck returns the check that an unfit server fails.
+func (e *examination) unfitCheck() string {
+	switch {
+	case e.server.role == "slave":
+		return checkReplication
+	case strings.HasPrefix(e.server.policy, "allkeys"):
+		return checkEviction
+	}
+	return checkVersion
 }
 
 func orHidden(fact string) string {
 	if fact == "" {
-		return "hidden"
+		return hiddenFact
 	}
 	return fact
 }
@@ -184,7 +196,7 @@ func (s *subject) measureClock(ctx context.Context, e *examination) {
 	for began := time.Now(); len(tooks) < mostCalls && (len(tooks) == 0 || time.Since(began) < longest); {
 		o, took, err := readClock(ctx, s.rdb)
 		if err != nil {
-			e.note(checkClock, "hidden", probeFinding(err, "P2"))
+			e.note(checkClock, hiddenFact, probeFinding(err, "P2"))
 			return
 		}
 		if e.clock == nil || o.ErrorMS < e.clock.ErrorMS {
@@ -211,6 +223,10 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 func probeFinding(err error, promises ...string) Finding {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return Finding{Code: "no_answer", Level: LevelUnknown, Promises: promises, Message: fmt.Sprintf("a check had no answer within %v: %v", probeTime, err)}
+	}
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		err = reply // without the random names of the probe
 	}
 	return Finding{Code: "check_failed", Level: LevelFault, Promises: promises, Message: printableText(err.Error(), mostText)}
 }
@@ -284,6 +300,9 @@ func (s *subject) probeRights(ctx context.Context, srv *Server) (fact string, fo
 		return "no answer", []Finding{probeFinding(err, "P5", "P6")}
 	}
 	if err != nil && !isRefusal(err) {
+		if srv.State == ServerUnfit {
+			return notTried, nil
+		}
 		if srv.State == ServerUp {
 			srv.State, srv.Fault = ServerReadOnly, "it refuses writes: "+printableText(err.Error(), mostText)
 			found = append(found, Finding{Code: refusedCode, Level: LevelFault, Message: "Redis refuses writes: " + printableText(err.Error(), mostText), Promises: []string{"P5", "P6"}})
@@ -299,8 +318,8 @@ func (s *subject) probeRights(ctx context.Context, srv *Server) (fact string, fo
 		return fmt.Sprintf("all %d commands of user %s", tried, s.rights.User), nil
 	}
 	return fmt.Sprintf("%d of %d commands are refused", len(refused), tried), []Finding{{
-		Code: "rights", Level: LevelFault, Promises: promisesOf(refused),
-		Message: fmt.Sprintf("Redis refuses its user %s %s. If it has these commands, an administrator can permit them: %s", s.rights.User, strings.Join(refused, ", "), s.rights.All()),
+		Code: "rights", Level: LevelFault, Promises: promisesOf(refused), Remedy: s.rights.All(),
+		Message: fmt.Sprintf("Redis refuses its user %s, or does not have: %s", s.rights.User, strings.Join(refused, ", ")),
 	}}
 }
 
@@ -348,7 +367,8 @@ func promisesOf(refused []string) []string {
 	return []string{"P1"}
 }
 
-const notTried = "not tried"
+// The facts of checks that were skipped.
+const notTried, notNeeded, hiddenFact = "not tried", "not needed", "hidden"
 
 // probeScripts lets the script of fences record a token and refuse a smaller one, as it must after a lost lease.
 func (s *subject) probeScripts(ctx context.Context, srv *Server) (string, []Finding) {
@@ -395,7 +415,7 @@ func (s *subject) probeMessages(ctx context.Context, srv *Server) (string, []Fin
 	if err != nil {
 		f := probeFinding(err, "P1")
 		f.Code, f.Level = "messages", LevelFault
-		f.Message = "messages do not arrive, so replicas do not observe the grants of others, and nobody remembers them if Redis loses its data: " + f.Message
+		f.Message = "messages do not arrive. Replicas do not observe the grants of others, and nobody remembers these if Redis loses its data: " + f.Message
 		return "do not arrive", []Finding{f}
 	}
 	return fact, nil
@@ -415,7 +435,7 @@ func (s *subject) probeAcks(ctx context.Context, srv *Server) (string, []Finding
 	acked := s.conn.acked
 	switch {
 	case len(srv.copies) == 0 && acked == 0:
-		return "not needed: no replicas", nil
+		return notNeeded, nil
 	case srv.State != ServerUp:
 		return notTried, nil
 	}
@@ -460,7 +480,7 @@ func (s *subject) probeTLS(_ context.Context, srv *Server) (string, []Finding) {
 // probeAddresses connects to the Redis replicas at the addresses that the master announces, because a failover leads there, and compares their clocks.
 func (s *subject) probeAddresses(ctx context.Context, srv *Server) (string, []Finding) {
 	if !s.mayFail || s.connect == nil || len(srv.copies) == 0 {
-		return "-", nil
+		return notNeeded, nil
 	}
 	found := make([][]Finding, len(srv.copies))
 	var all sync.WaitGroup

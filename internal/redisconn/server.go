@@ -41,6 +41,7 @@ type Server struct {
 	fsync  string   // setting appendfsync; "" if hidden
 	policy string   // setting maxmemory-policy; "" if hidden
 	runID  string   // changes at each start; "" if hidden
+	role   string   // "master" or "slave"; "" if hidden
 	copies []string // addresses of the Redis replicas, as the master announces them
 }
 
@@ -107,7 +108,7 @@ func (s *Server) setFacts(info map[string]string) {
 	}
 	s.UptimeS, s.Clients, s.Replicas = parseCount(info["uptime_in_seconds"]), parseCount(info["connected_clients"]), parseCount(info["connected_slaves"])
 	s.MemoryUsed, s.MemoryLimit = parseCount(info["used_memory"]), parseCount(info["maxmemory"])
-	s.policy, s.runID, s.copies = printableText(info["maxmemory_policy"], mostText), info["run_id"], parseCopies(info)
+	s.policy, s.runID, s.role, s.copies = printableText(info["maxmemory_policy"], mostText), info["run_id"], info["role"], parseCopies(info)
 	if info["aof_enabled"] == "1" {
 		s.Persistence = AppendOnly
 	} else if info["aof_enabled"] == "0" {
@@ -378,7 +379,8 @@ type facts struct {
 type condition struct {
 	holds func(facts) bool
 	words string
-	level Level // level of the limit in a [Diagnosis]; "" for LevelLimit, and levelSaid if a warning says the same
+	code  string // code of the finding in a [Diagnosis]
+	level Level  // and its level
 }
 
 // A limit is a guarantee that some kinds of Redis cannot give.
@@ -394,16 +396,16 @@ var (
 
 	// Even a Redis with a single address may have a failover, because the address may belong to a proxy or to a provider's primary. If acked_replicas
 	// is set, Redis has replicas.
-	copies  = condition{facts.hasCopies, "with replicas of Redis", ""}
-	unacked = condition{func(f facts) bool { return f.hasCopies() && f.acked == 0 }, "with replicas of Redis, without `acked_replicas`", LevelFault}
-	acked   = condition{func(f facts) bool { return f.acked > 0 }, "with `acked_replicas`", ""}
-	noAOF   = condition{func(f facts) bool { return f.hasPersistence(NoPersistence, NoAppendOnly, Snapshots) }, "without `appendonly`", levelSaid}
-	aof     = condition{func(f facts) bool { return f.syncs("", "everysec") }, "with `appendonly` and `appendfsync everysec`", LevelWarning}
-	unsync  = condition{func(f facts) bool { return f.syncs("no") }, "with `appendonly` and `appendfsync no`", LevelWarning}
+	copies  = condition{facts.hasCopies, "with replicas of Redis", "", ""}
+	unacked = condition{func(f facts) bool { return f.hasCopies() && f.acked == 0 }, "with replicas of Redis, without `acked_replicas`", "unacknowledged", LevelFault}
+	acked   = condition{func(f facts) bool { return f.acked > 0 }, "with `acked_replicas`", "", ""}
+	noAOF   = condition{func(f facts) bool { return f.hasPersistence(NoPersistence, NoAppendOnly, Snapshots) }, "without `appendonly`", "", levelSaid}
+	aof     = condition{func(f facts) bool { return f.syncs("", "everysec") }, "with `appendonly` and `appendfsync everysec`", "appendfsync", LevelWarning}
+	unsync  = condition{func(f facts) bool { return f.syncs("no") }, "with `appendonly` and `appendfsync no`", "appendfsync", LevelWarning}
 	hidden  = condition{func(f facts) bool {
 		return f.hasPersistence("") && !f.hasPersistence(NoPersistence, NoAppendOnly, Snapshots)
-	}, "if Redis hides its INFO", levelSaid}
-	before7 = condition{func(f facts) bool { return f.isOlderThan(7) }, "before Redis 7", ""}
+	}, "if Redis hides its INFO", "", levelSaid}
+	before7 = condition{func(f facts) bool { return f.isOlderThan(7) }, "before Redis 7", "", ""}
 )
 
 // limits lists the limits of all kinds of Redis, the most serious first. docs/redis.md has the same table; docs/guarantees.md has the reasons.
