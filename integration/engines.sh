@@ -1,12 +1,17 @@
 #!/bin/sh
-# Runs the tests that depend on the server with several Redis and Valkey servers, one after the other:
+# Runs the tests that depend on the server, and cronclave doctor, with several Redis and Valkey servers, one after the other:
 #
-#	integration/engines.sh ENGINE...
+#	integration/engines.sh [--doctor] ENGINE...
+#
+# With --doctor it runs no tests. The judgements of packages of Debian become the table of docs/engines.md.
 #
 # An ENGINE is the absolute path of a redis-server or valkey-server, or a package of Debian: SUITE:redis or SUITE:valkey. Packages are unpacked into
 # bin/engines, and the logs are there too. The tests check the name and version of each server, so that no other server is tested by mistake. The script
 # tests all engines, and exits with 1 if one failed.
 set -eu
+
+tests=true
+[ "${1-}" != --doctor ] || { tests=false; shift; }
 
 # The script and the tests change folders, so a relative path would name another file, or none.
 for each; do
@@ -21,7 +26,7 @@ mkdir -p bin/engines
 
 # RACE is -race, or empty.
 real='TestLockingOnRealRedis TestJournalOnRealRedis TestPrintedRights TestRightsOnOtherServers TestStatusShowsRedisAndLoad TestOnSentinel TestSentinelFailover TestOnCluster TestResharding
-	TestOnQuorum TestQuorumLosesNodes TestReplyOfAGrantIsLost'
+	TestOnQuorum TestQuorumLosesNodes TestReplyOfAGrantIsLost TestDoctorFindsFaults TestDoctorJudgesRights'
 engine='TestConformanceOfRedis TestScriptsAgreeWithTheModel'
 
 pattern() { echo "^($(echo $* | tr ' ' '|'))\$"; }
@@ -52,26 +57,45 @@ trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# scripts starts a server, and runs the tests that need only its address: scripts LOG. The server's own output is in LOG.server.
-scripts() {
-	dir=$(mktemp -d)
-	"$server" --port 0 --unixsocket "$dir/redis.sock" --save '' --dir "$dir" >"$1.server" 2>&1 & pid=$!
+# serve starts a server with arguments, which listens on a socket in $dir: serve LOG ARGUMENT... Its output is in LOG.
+serve() {
+	dir=$(mktemp -d) log=$1
+	shift
+	"$server" --port 0 --unixsocket "$dir/redis.sock" --save '' --dir "$dir" "$@" >"$log" 2>&1 & pid=$!
 	tries=300 # of a tenth of a second
 	until [ -S "$dir/redis.sock" ]; do
 		tries=$((tries - 1))
 		if [ $tries -eq 0 ] || ! kill -0 "$pid" 2>/dev/null; then
-			echo "FAILED: $server does not listen; its output: $1.server"
+			echo "FAILED: $server does not listen; its output: $log"
 			stop
 			return 1
 		fi
 		sleep 0.1
 	done
+}
+
+# scripts runs the tests that need only the address of a server: scripts LOG.
+scripts() {
+	serve "$1.server" || return 1
 	export CRONCLAVE_TEST_REDIS="unix://$dir/redis.sock"
 	tested "$1" . ./locking "$engine" && result=0 || result=1
 	unset CRONCLAVE_TEST_REDIS
 	stop
 	return $result
 }
+
+# judged runs doctor on a server that is set as docs/redis.md advises: judged JSON. All promises must hold on it.
+judged() {
+	serve "$1.server" --appendonly yes --appendfsync always || return 1
+	bin/engines/cronclave doctor --json "unix://$dir/redis.sock" >"$1" && result=0 || result=1
+	stop
+	[ $result -eq 0 ] || { echo "FAILED: doctor: $1"; cat "$1"; }
+	return $result
+}
+
+CGO_ENABLED=0 go build -o bin/engines/cronclave ./cmd/cronclave
+rm -rf bin/engines/judged
+mkdir bin/engines/judged
 
 status=0
 for each; do
@@ -88,7 +112,13 @@ for each; do
 	export CRONCLAVE_TEST_REDIS_SERVER="$server" CRONCLAVE_TEST_ENGINE="$name"
 	echo "== $each: $name =="
 	logs=$PWD/bin/engines/$(echo "$name" | tr ' ' -)
+	case $each in
+	/*) judged "$logs-doctor.json" || status=1 ;;
+	*) judged "bin/engines/judged/$each.json" || status=1 ;;
+	esac
+	$tests || continue
 	scripts "$logs-scripts.log" || status=1
 	tested "$logs.log" integration ./redis "$real" || status=1
 done
+CRONCLAVE_ENGINES=$PWD/bin/engines/judged go test -vet=off -count=1 -run '^TestEngines$' ./internal/redisconn -update || status=1
 exit $status
