@@ -70,7 +70,7 @@ var house = []room{
 	{"internal/trace", []string{"internal/backoff", "internal/dial"}, "what a collector is sent depends on no run"},
 	{"internal/demo", []string{"election", "internal/backoff", "internal/config", "internal/embedded", "internal/journal", "internal/proc", "internal/redisconn", "internal/zonedata", "locking", "scheduler/cronspec"}, "the demo starts replicas as processes, and looks at them from outside"},
 	{"internal/redisconn", []string{"locking", "internal/config", "internal/dial", "internal/embedded", "internal/journal", "internal/safefile", "internal/resp"}, "a URL becomes a client, and a client a journal, in one place, which knows nothing of schedules"},
-	{"internal/console", []string{"internal/journal", "internal/cluster"}, "texts are made of the same values as JSON, and decide nothing"},
+	{"internal/console", []string{"internal/journal", "internal/cluster", "internal/redisconn"}, "texts are made of the same values as JSON, and decide nothing"},
 	{"internal/web/dashboard", []string{"internal/console", "internal/journal", "internal/cluster", "internal/units", "scheduler/cronspec"}, "pages are made of the same values as texts and JSON, and act through the operator alone"},
 	{"internal/cluster", []string{"election", "internal/backoff", "internal/journal", "internal/lease", "internal/multierr", "internal/redisconn", "locking", "scheduler", "scheduler/cronspec", "scheduler/run"}, "a cluster is seen and steered through Redis alone, without a configuration or a replica"},
 	{"internal/embedded", nil, "the embedded server takes the place of Redis, which knows nothing of us"},

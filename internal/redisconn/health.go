@@ -220,7 +220,7 @@ func (c *Conn) judgeAnswers(a answers, h *Health) error {
 	}
 	h.onlyServer().setFacts(info)
 	if major, known := majorOf(info["redis_version"]); known && major < oldestRedis {
-		return fmt.Errorf("%w: version %s is too old; take Redis %d or later", ErrUnfit, h.onlyServer().Version, oldestRedis)
+		return fmt.Errorf("%w: version %s is too old; take Redis %d or later", ErrUnfit, printableText(info["redis_version"], mostText), oldestRedis)
 	}
 	if err := c.checkMode(about["redis_mode"]); err != nil {
 		return err

@@ -317,8 +317,9 @@ func (s *subject) probeRights(ctx context.Context, srv *Server) (fact string, fo
 	case len(refused) == 0:
 		return fmt.Sprintf("all %d commands of user %s", tried, s.rights.User), nil
 	}
+	level, promises := s.judgeRefused(refused)
 	return fmt.Sprintf("%d of %d commands are refused", len(refused), tried), []Finding{{
-		Code: "rights", Level: LevelFault, Promises: promisesOf(refused), Remedy: s.rights.All(),
+		Code: "rights", Level: level, Promises: promises, Remedy: s.rights.All(),
 		Message: fmt.Sprintf("Redis refuses its user %s, or does not have: %s", s.rights.User, strings.Join(refused, ", ")),
 	}}
 }
@@ -333,9 +334,9 @@ func (s *subject) tryCommands(ctx context.Context, key string, written bool, ver
 	_, _ = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
 		for _, name := range s.rights.commands() {
 			words, probed := args[name]
-			old := known && major < 7 && slices.Contains(since7, name)
+			unused := known && major < 7 && slices.Contains(since7, name) || name == "wait" && s.conn.acked == 0
 			creates := slices.Contains([]string{"hset", "hsetnx", "hincrby", "sadd", "xadd", "zadd", "setnx"}, name)
-			if !probed || old || creates && !written {
+			if !probed || unused || creates && !written {
 				continue
 			}
 			line := []any{}
@@ -359,12 +360,22 @@ func (s *subject) tryCommands(ctx context.Context, key string, written bool, ver
 	return len(names), refused, nil
 }
 
-// promisesOf returns the promises that need the refused commands. Without messages, no replica observes the grants of others.
-func promisesOf(refused []string) []string {
-	if slices.ContainsFunc(refused, func(name string) bool { return !strings.Contains(name, "publish") && !strings.HasSuffix(name, "_ro") }) {
-		return []string{"P5", "P6"}
+// judgeRefused returns the level of refused commands, and the promises that need them. Only a user that may not write needs the commands for read-only
+// scripts, and only a Cluster has sharded messages. Without messages, no replica observes the grants of others.
+func (s *subject) judgeRefused(refused []string) (Level, []string) {
+	level := LevelWarning
+	promises := []string{}
+	for _, name := range refused {
+		switch {
+		case strings.HasSuffix(name, "_ro"), name == "spublish" && s.rights.Topology != config.Cluster:
+		case strings.HasSuffix(name, "publish"):
+			level = LevelFault
+			promises = append(promises, "P1")
+		default:
+			return LevelFault, []string{"P5", "P6"}
+		}
 	}
-	return []string{"P1"}
+	return level, slices.Compact(promises)
 }
 
 // The facts of checks that were skipped.
