@@ -122,7 +122,7 @@ var warningLevels = map[string]struct {
 
 const (
 	// DiagnosisBound is the time limit of [Conn.Diagnose].
-	DiagnosisBound = 1900 * time.Millisecond
+	DiagnosisBound = 1800 * time.Millisecond
 	// settingsTime is the part of it for the connection and the first replies of all servers; probeTime bounds each probe after that.
 	settingsTime, probeTime = 1400 * time.Millisecond, time.Second
 	// mostAtOnce bounds the servers that are examined at the same time.
