@@ -44,6 +44,22 @@ type Options struct {
 func Load(path string, o Options) (*Config, error) {
 	l := newLoader(o)
 	l.loadPath(path)
+	return l.finish()
+}
+
+// Parse reads a configuration from text, as Load reads it from a file with this name.
+func Parse(name, text string, o Options) (*Config, error) {
+	l := newLoader(o)
+	l.order[name] = 0
+	if err := l.bounds.Take(len(text)); err != nil {
+		return nil, fmt.Errorf("parse %s: %w", name, err)
+	}
+	l.parseFile(document.New(name, text))
+	return l.finish()
+}
+
+// finish returns the configuration of all files that were read.
+func (l *loader) finish() (*Config, error) {
 	files := newFileChecks(l.Report, l.options)
 	c := assembleConfig(l.Reader, l.roots, files, l.options)
 	found := l.Sorted(l.order)
@@ -51,7 +67,7 @@ func Load(path string, o Options) (*Config, error) {
 	if len(faults) > 0 {
 		return nil, found
 	}
-	c.Warnings, c.Trust, c.EnvTaken, c.Unchecked = warnings, o.Trust, l.taken, files.skipped
+	c.Warnings, c.Trust, c.EnvTaken, c.Unchecked = warnings, l.options.Trust, l.taken, files.skipped
 	return c, nil
 }
 

@@ -1,0 +1,189 @@
+package importer
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cronclave/cronclave/internal/config"
+)
+
+// An entry is one job of a source, carried or refused. Its fields are those of a job of cronclave; a zero value is not written.
+type entry struct {
+	place   string   // FILE:LINE, or FILE and an object
+	source  []string // the original text, for the comment above a refused job
+	refused string   // the reason; "" if the entry is carried
+	notes   []string // what differs for this job
+
+	program           string // the command from which a name is derived; "" means argv or script
+	name, description string
+	tags              []string
+	disabled          bool
+
+	schedule, except []string
+	calendar         []string // dates of the job's own calendar
+	startsAt         string
+	expiresAt        string
+	after            []string
+	zone             string
+
+	argv   []string
+	script string
+	shell  []string
+
+	dir, user, group, umask string
+	env                     []variable
+	envFile                 string
+	envFromFile             []variable
+	ownEnv                  bool // the job does not inherit the replica's environment
+
+	jitter, startDeadline, catchUp, catchUpWindow, timeout, killGrace string
+	overlap, pool, memory                                             string
+	parallel, perTick, nice, pids                                     int
+	retry                                                             *retry
+	okExitCodes                                                       []int
+}
+
+// A variable is a variable of the environment, with its value or with the file that has it.
+type variable struct{ name, value string }
+
+type retry struct {
+	max             int
+	delay, maxDelay string
+}
+
+// refuse sets the reason for which the entry is not carried. The first reason stays.
+func (e *entry) refuse(format string, args ...any) {
+	if e.refused == "" {
+		e.refused = fmt.Sprintf(format, args...)
+	}
+}
+
+// note adds a remark once.
+func (e *entry) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	for _, n := range e.notes {
+		if n == text {
+			return
+		}
+	}
+	e.notes = append(e.notes, text)
+}
+
+// setTime sets the schedule, with the years as bounds in the job's zone.
+func (e *entry) setTime(t calendarTime, zone *time.Location) {
+	e.schedule, e.except, e.calendar = t.exprs, t.except, t.dates
+	newYear := func(year int) string { return time.Date(year, 1, 1, 0, 0, 0, 0, zone).Format(time.RFC3339) }
+	if t.years.first > 0 {
+		e.startsAt = newYear(t.years.first)
+	}
+	if t.years.last > 0 {
+		e.expiresAt = newYear(t.years.last + 1)
+	}
+}
+
+// setEnv adds a variable. A later one of the same name replaces it. A value that looks like a secret is not printed: the job reads it from a file.
+func (e *entry) setEnv(name, value string) {
+	e.unsetEnv(name)
+	if secretName(name) && value != "" || hasSecret(value) {
+		e.secretEnv(name)
+		return
+	}
+	e.env = append(e.env, variable{name, value})
+}
+
+// secretEnv adds a variable whose value the user has to put into a file.
+func (e *entry) secretEnv(name string) {
+	e.unsetEnv(name)
+	e.envFromFile = append(e.envFromFile, variable{name, "/etc/cronclave/secrets/" + name})
+	e.note("put the value of %s into the file that env_from_file names", name)
+}
+
+func (e *entry) unsetEnv(name string) {
+	keep := func(list []variable) (kept []variable) {
+		for _, v := range list {
+			if v.name != name {
+				kept = append(kept, v)
+			}
+		}
+		return kept
+	}
+	e.env, e.envFromFile = keep(e.env), keep(e.envFromFile)
+}
+
+func (e *entry) getEnv(name string) string {
+	for _, v := range e.env {
+		if v.name == name {
+			return v.value
+		}
+	}
+	return ""
+}
+
+// A namer hands out names of jobs, each once.
+type namer map[string]int
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+
+// unique returns a valid name that was not handed out before.
+func (n namer) unique(wish string) string {
+	const longest = 110
+	name := strings.Trim(notInNames.ReplaceAllString(wish, "-"), "-_")
+	if len(name) > longest {
+		name = name[:longest]
+	}
+	if !config.ValidName(name) {
+		name = "job"
+	}
+	for {
+		n[name]++
+		if n[name] == 1 {
+			return name
+		}
+		next := fmt.Sprintf("%s-%d", name, n[name])
+		if n[next] == 0 {
+			n[next] = 1
+			return next
+		}
+	}
+}
+
+// wrappers lists programs that start the program that a job is named after.
+var wrappers = regexp.MustCompile(`^(env|nice|ionice|sudo|timeout|flock|bash|sh|zsh|dash|ksh|python[0-9.]*|php[0-9.]*|perl|ruby|node|time|nohup|exec|chronic|setsid|command|test|\[|cd|source|\.|if|then|while|sleep|true|export|set|umask|eval)$`)
+
+var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+
+// programOf returns a name for a command: the base name of the first program that is no wrapper. A directory change or a test counts up to the next separator.
+func programOf(command string) string {
+	skip := false
+	for _, word := range strings.Fields(command) {
+		bare := strings.Trim(word, `"'();{}`)
+		base := path.Base(bare)
+		switch {
+		case bare == "&&" || bare == "||" || word == ";" || word == "|":
+			skip = false
+		case strings.HasSuffix(word, ";"):
+			skip = false
+		case skip, bare == "", assignment.MatchString(bare), strings.HasPrefix(bare, "-"), bare[0] < 'A' && bare[0] != '/' && bare[0] != '.':
+		case wrappers.MatchString(base):
+			skip = base == "cd" || base == "test" || base == "[" || base == "[ " || base == "sleep" || base == "." || base == "source" || base == "export"
+		default:
+			return strings.TrimSuffix(base, path.Ext(base))
+		}
+	}
+	return "job"
+}
+
+// printable returns text that may stand in a comment of TOML.
+func printable(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' || r == 0x7f {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,235 @@
+// Package importer turns the jobs of other schedulers into a configuration. An entry that it cannot carry without a change of meaning becomes a comment with
+// the original line and one reason, because a wrong schedule is worse than none.
+package importer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/scheduler/cronspec"
+)
+
+// A File is one input.
+type File struct{ Name, Text string }
+
+// Options configure [Convert].
+type Options struct {
+	// Source is one of [Sources].
+	Source string
+	// Dialect is one of [Dialects]; "" means debian. It is for the source crontab only.
+	Dialect string
+	// System is true if crontabs have a field for the user. A file that is known by its path, or of which each line names a usual user, has one, too.
+	System bool
+	// Timezone is the zone of times that have none of their own.
+	Timezone string
+}
+
+// A Result is the configuration, and what was found out about it.
+type Result struct {
+	Text             string
+	Carried, Refused int
+	// Warnings are sentences for the user, besides the comments in Text.
+	Warnings []string
+}
+
+type source struct {
+	read  func(*conversion, []File)
+	intro []string // what differs for every job of the source
+	zone  string   // where a time without a zone belongs; "" if each has one
+}
+
+const (
+	everyHost = "Where these jobs were on several machines, each machine ran them. Here one replica of the cluster runs each tick."
+	overlaps  = "A run that lasts into the next tick: there a second run starts beside it; here that tick is skipped (overlap, parallel)."
+	gaps      = "When a clock changes, times of the skipped hour are one run here, and of repeated times only the first counts; a job with * in minute or hour follows the clock."
+	mails     = "Output is not mailed: cronclave history has it. MAILTO is left out."
+)
+
+func sources() map[string]source {
+	return map[string]source{
+		"crontab":    {readCrontabs, []string{everyHost, overlaps, gaps, mails, "A job starts in dir, or in the folder of the replica; there it starts in the home of its user."}, "the host's zone"},
+		"systemd":    {readUnits, []string{everyHost, gaps, "A calendar event that the skipped hour of a spring day swallows runs there not at all, and here once, after it."}, "the host's zone"},
+		"kubernetes": {readManifests, []string{"The command ran in a container: it must be on each machine of the cluster.", gaps}, "the zone of the controller manager, usually UTC"},
+		"dkron":      {readDkron, []string{overlaps, gaps}, "the zone of the leader's host"},
+		"cronicle":   {readCronicle, []string{overlaps, gaps}, "the server's zone"},
+		"ofelia":     {readOfelia, []string{overlaps, gaps}, "the zone of ofelia's container, usually UTC"},
+		"yacron":     {readYacron, []string{overlaps, gaps}, ""},
+	}
+}
+
+// Sources returns the names of the sources, sorted.
+func Sources() []string { return sortedKeys(sources()) }
+
+// Dialects returns the names of the dialects of a crontab, sorted.
+func Dialects() []string { return sortedKeys(dialects()) }
+
+func sortedKeys[T any](m map[string]T) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A conversion is one call of [Convert].
+type conversion struct {
+	Options
+	dialect  dialect
+	zone     *time.Location
+	names    namer
+	entries  []*entry
+	pools    map[string]int
+	intro    []string
+	warnings []string
+	unzoned  bool // a job has no zone of its own, and Options.Timezone is empty
+}
+
+// Convert returns the configuration for the jobs in the files. An error is about the options; whatever the files contain becomes comments.
+func Convert(files []File, o Options) (*Result, error) {
+	s, ok := sources()[o.Source]
+	if !ok {
+		return nil, fmt.Errorf("%q is none of %s", o.Source, strings.Join(Sources(), ", "))
+	}
+	d, ok := dialects()[cmp.Or(o.Dialect, "debian")]
+	if !ok {
+		return nil, fmt.Errorf("--dialect %q: it is one of %s", o.Dialect, strings.Join(Dialects(), ", "))
+	}
+	zone, err := cronspec.LoadLocation(cmp.Or(o.Timezone, "UTC"))
+	if err != nil {
+		return nil, fmt.Errorf("--timezone %q: %w", o.Timezone, err)
+	}
+	c := &conversion{Options: o, dialect: d, zone: zone, names: namer{}, pools: map[string]int{}, intro: s.intro}
+	s.read(c, files)
+	return c.finish(s, files), nil
+}
+
+// newEntry adds an entry.
+func (c *conversion) newEntry(place string, lines ...string) *entry {
+	e := &entry{place: place, source: lines}
+	c.entries = append(c.entries, e)
+	return e
+}
+
+// refuseFile adds a refused entry for a file that cannot be read as a whole.
+func (c *conversion) refuseFile(name, format string, args ...any) {
+	c.newEntry(name, "the whole file").refuse(format, args...)
+}
+
+// useZone sets the zone of an entry, and returns it. If name is empty, it is the zone of the options.
+func (c *conversion) useZone(e *entry, name string) *time.Location {
+	if name == "" {
+		c.unzoned = c.unzoned || c.Timezone == ""
+		e.zone = c.zone.String()
+		return c.zone
+	}
+	zone, err := cronspec.LoadLocation(name)
+	if err != nil {
+		e.refuse("the time zone %q is not known", name)
+		return c.zone
+	}
+	e.zone = name
+	return zone
+}
+
+// warn adds a sentence for the user, once.
+func (c *conversion) warn(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(c.warnings, text) {
+		c.warnings = append(c.warnings, text)
+	}
+}
+
+// finish checks each entry, and then the whole text. An entry whose configuration is faulty is refused.
+func (c *conversion) finish(s source, files []File) *Result {
+	for _, e := range c.entries {
+		e.complete(c.names)
+	}
+	c.refuseOrphans()
+	if c.unzoned && s.zone != "" {
+		c.warn("times are in %s, which is not known here: UTC is written; use --timezone", s.zone)
+	}
+	text := c.text(s, files)
+	if _, err := config.Parse("import", text, config.Options{}); err != nil {
+		for _, e := range c.entries { // not reachable as far as known: each entry was checked alone
+			e.refuse("the configuration would be faulty: %v", faultOf(err))
+		}
+		c.pools = nil
+		text = c.text(s, files)
+	}
+	r := &Result{Text: text, Warnings: c.warnings}
+	r.Carried, r.Refused = c.count()
+	return r
+}
+
+func (c *conversion) count() (carried, refused int) {
+	for _, e := range c.entries {
+		if e.refused == "" {
+			carried++
+		} else {
+			refused++
+		}
+	}
+	return carried, refused
+}
+
+// complete gives an entry a name, unless it has one, and refuses it if it has a secret or a fault.
+func (e *entry) complete(names namer) {
+	if e.name == "" {
+		e.name = names.unique(programOf(cmp.Or(e.program, e.script, strings.Join(e.argv, " "))))
+	}
+	if hasSecret(e.script) || hasSecret(strings.Join(e.argv, " ")) {
+		e.refuse("the command holds what looks like a secret; put it into a file, name that in env_from_file, and write the command with the variable")
+	}
+	if e.refused == "" {
+		if err := e.check(); err != nil {
+			e.refuse("cronclave check refuses it: %v", err)
+		}
+	}
+}
+
+// refuseOrphans refuses jobs that run after a refused or a disabled job.
+func (c *conversion) refuseOrphans() {
+	carried := map[string]bool{}
+	for _, e := range c.entries {
+		carried[e.name] = e.refused == ""
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, e := range c.entries {
+			for _, before := range e.after {
+				if e.refused == "" && !carried[before] {
+					e.refuse("it runs after %q, which was not carried", before)
+					carried[e.name], changed = false, true
+				}
+			}
+		}
+	}
+}
+
+func (c *conversion) text(s source, files []File) string {
+	var b strings.Builder
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = f.Name
+	}
+	carried, refused := c.count()
+	fmt.Fprintf(&b, "# From %s: %s\n# Carried: %d. Not carried: %d", c.Source, printable(strings.Join(names, ", ")), carried, refused)
+	if refused > 0 {
+		b.WriteString(" (search for \"not carried\")")
+	}
+	b.WriteString(".\n#\n")
+	for _, line := range slices.Concat(c.intro, c.warnings) {
+		fmt.Fprintf(&b, "# - %s\n", printable(line))
+	}
+	for _, pool := range sortedKeys(c.pools) {
+		fmt.Fprintf(&b, "\n[pools.%s]\nslots = %d\n", pool, c.pools[pool])
+	}
+	for _, e := range c.entries {
+		b.WriteString("\n" + e.block())
+	}
+	return b.String()
+}
