@@ -1,6 +1,5 @@
 package importer
 
-func readUnits(c *conversion, files []File)     {}
 func readManifests(c *conversion, files []File) {}
 func readDkron(c *conversion, files []File)     {}
 func readCronicle(c *conversion, files []File)  {}
