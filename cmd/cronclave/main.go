@@ -145,10 +145,9 @@ Redis. A job with per_tick = K has K runs of each tick.
 	flags.StringVar(&a.logLevel, "log-level", "info", "trace, debug, info, warn or error")
 	flags.StringVar(&a.logFormat, "log-format", "", "text or json (default: text on a terminal)")
 	root.SetVersionTemplate("cronclave {{.Version}}\n")
-	root.AddCommand(newRunCommand(a), newDemoCommand(a), newInitCommand(a), newCheckCommand(a), newNextCommand(a), newExecCommand(a), newLockCommand(a),
+	root.AddCommand(newRunCommand(a), newDemoCommand(a), newInitCommand(a), newCheckCommand(a), newNextCommand(a), newExecCommand(a), newLockCommand(a), newImportCommand(a),
 		newStatusCommand(a), newWhyCommand(a), newHistoryCommand(a), newAuditCommand(a), newCancelCommand(a), newPauseCommand(a), newResumeCommand(a), newForgetCommand(a), newLogsCommand(a), newTriggerCommand(a),
 		newFenceCommand(a), newDoctorCommand(a), newNotifyCommand(a), newVersionCommand(a), newDemoWorkCommand(a))
-	root.AddCommand(plannedCommands()...)
 	addCompletion(root)
 	addExamples(root)
 	return root
@@ -161,18 +160,6 @@ func (a *app) checkFlags() error {
 	}
 	_, err := a.logOptions()
 	return err
-}
-
-// plannedCommands returns the commands that are planned but not implemented yet. Each returns an error.
-func plannedCommands() []*cobra.Command {
-	var commands []*cobra.Command
-	for _, name := range []string{"import"} {
-		commands = append(commands, &cobra.Command{
-			Use: name, Hidden: true, DisableFlagParsing: true,
-			RunE: func(*cobra.Command, []string) error { return usageError("the command %s is not supported yet", name) },
-		})
-	}
-	return commands
 }
 
 // licenses has the licences of everything that is linked into the program. `go test ./cmd/cronclave -run TestLicenses -update` writes it.

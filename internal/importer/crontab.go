@@ -15,6 +15,7 @@ type crontab struct {
 	*conversion
 	name   string
 	system bool
+	owner  string // the user whose crontab it is, known by the path; otherwise ""
 	env    []variable
 }
 
@@ -25,6 +26,9 @@ func readCrontabs(c *conversion, files []File) {
 			continue
 		}
 		t := &crontab{conversion: c, name: f.Name, system: c.isSystem(f)}
+		if m := spoolPath.FindStringSubmatch(filepath.ToSlash(f.Name)); m != nil && !c.System {
+			t.owner, t.system = m[1], false
+		}
 		lines := t.joinLines(f.Text)
 		if c.Dialect == "supercronic" {
 			t.readAssignments(lines)
@@ -55,6 +59,7 @@ func (t *crontab) joinLines(text string) (lines []numbered) {
 }
 
 var (
+	spoolPath  = regexp.MustCompile(`/(?:cron/crontabs|spool/cron|cron/tabs)/([A-Za-z0-9_][A-Za-z0-9_-]*)$`)
 	systemPath = regexp.MustCompile(`(^|/)(etc/crontab|(etc/)?cron\.d/[^/]+|debian/([^/]+\.)?cron\.d)$`)
 	usualUsers = regexp.MustCompile(`^(root|www-data|nobody|daemon|apache|nginx|http|postgres|mysql|ubuntu|debian|backup|news|uucp|list|mail|operator|app|node)$`)
 )
@@ -314,6 +319,9 @@ func (t *crontab) setProgram(e *entry, command string) {
 			e.refuse("%q is no user: is this a user's crontab, or does the schedule have another number of fields?", shorten(e.user))
 			e.user = ""
 		}
+	}
+	if e.user == "" {
+		e.user = t.owner
 	}
 	command = t.dropFlags(e, command)
 	if command == "" {

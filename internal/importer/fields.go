@@ -56,16 +56,41 @@ func (f field) any(index int) bool { return f.set == spans[index].all() && !f.ch
 
 // A dialect is how one program reads cron expressions.
 type dialect struct {
-	name        string
-	bareStep    reading // of 5/15
-	backwards   reading // of 22-2
-	sunday7     bool    // 7 is Sunday
-	longNames   bool    // names of more than three letters
-	question    bool    // ? is *
-	random      bool    // a~b
-	contentRule bool    // a day field is restricted if it lacks a value, whatever it begins with
-	alwaysBoth  bool    // both day fields must match
-	oneDayField bool    // two restricted day fields are refused
+	name         string
+	bareStep     reading // of 5/15
+	backwards    reading // of 22-2
+	sunday7      bool    // 7 is Sunday
+	longNames    bool    // names of more than three letters
+	question     bool    // ? is *
+	random       bool    // a~b
+	unrestricted dayRule // which day fields do not count
+	alwaysBoth   bool    // both day fields must match
+	oneDayField  bool    // two restricted day fields are refused
+}
+
+// A dayRule decides whether a day field counts as unrestricted. If one of the two day fields is unrestricted, both must match; otherwise, either.
+type dayRule int
+
+const (
+	byFirstChar dayRule = iota // it begins with "*"
+	byContent                  // it has all values
+	byItem                     // an item of it is "*" or "?"
+	byStep                     // an item of it is "*" or "?", also with the step 1
+)
+
+func (d dialect) isWild(f field) bool {
+	switch d.unrestricted {
+	case byFirstChar:
+		return f.star
+	case byContent:
+		return f.set == spans[dayOfMonth].all() || f.set == spans[dayOfWeek].all()
+	}
+	for item := range strings.SplitSeq(f.text, ",") {
+		if item == "*" || item == "?" || d.unrestricted == byStep && (item == "*/1" || item == "?/1") {
+			return true
+		}
+	}
+	return false
 }
 
 // A reading is what a dialect makes of a form that others refuse.
@@ -83,17 +108,17 @@ func dialects() map[string]dialect {
 	return map[string]dialect{
 		"debian":       {name: "Debian's cron", backwards: neverRuns, sunday7: true, random: true},
 		"cronie":       {name: "cronie", backwards: neverRuns, sunday7: true, random: true},
-		"busybox":      {name: "busybox crond", bareStep: takesFirst, backwards: wraps, longNames: true, contentRule: true},
+		"busybox":      {name: "busybox crond", bareStep: takesFirst, backwards: wraps, longNames: true, unrestricted: byContent},
 		"openbsd":      {name: "OpenBSD's cron", sunday7: true, random: true},
-		"supercronic":  {name: "supercronic", bareStep: takesTail, backwards: neverRuns, sunday7: true, longNames: true, question: true, contentRule: true},
+		"supercronic":  {name: "supercronic", bareStep: takesTail, backwards: neverRuns, sunday7: true, longNames: true, question: true, unrestricted: byItem},
 		"systemd-cron": {name: "systemd-cron", sunday7: true, longNames: true, alwaysBoth: true},
 	}
 }
 
 // robfig is the parser of Kubernetes, dkron and ofelia. parseCrontab is the Python library that yacron uses.
 var (
-	robfig       = dialect{name: "robfig/cron", bareStep: takesTail, question: true, contentRule: true}
-	parseCrontab = dialect{name: "yacron", bareStep: takesTail, question: true, contentRule: true, oneDayField: true}
+	robfig       = dialect{name: "robfig/cron", bareStep: takesTail, question: true, unrestricted: byStep}
+	parseCrontab = dialect{name: "yacron", bareStep: takesTail, question: true, unrestricted: byItem, oneDayField: true}
 )
 
 // parseField parses a field. The error is the reason for which the entry is refused.
@@ -113,10 +138,7 @@ func (d dialect) parseField(index int, text string) (field, error) {
 	if spread {
 		return d.spreadField(s, f)
 	}
-	f.wild = f.set == s.all() && (d.contentRule || f.star)
-	if !d.contentRule {
-		f.wild = f.star // the first character decides
-	}
+	f.wild = d.isWild(f)
 	if !f.exact {
 		f.text = s.format(f.set, index)
 	}

@@ -215,7 +215,7 @@ func (c *conversion) setTimes(e *entry, u *unit) {
 		e.note("RandomizedOffsetSec= is left out; see jitter, and H in a schedule")
 	}
 	if u.isTrue("Timer.Persistent") && len(events) > 0 {
-		e.catchUp, e.catchUpWindow = "latest", "30d"
+		e.catchUp, e.catchUpWindow = "latest", "366d"
 	}
 	if u.isTrue("Timer.WakeSystem") {
 		e.note("WakeSystem= is left out: nothing here wakes a machine")
