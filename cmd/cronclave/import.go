@@ -18,7 +18,7 @@ import (
 )
 
 func newImportCommand(a *app) *cobra.Command {
-	var strict bool
+	var strict, system bool
 	o := importer.Options{}
 	cmd := &cobra.Command{
 		Use:   "import SOURCE FILE...",
@@ -38,12 +38,15 @@ line, and one reason. Values that look like secrets are not printed. docs/import
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Source = args[0]
+			if cmd.Flags().Changed("system") {
+				o.System = &system
+			}
 			return a.importJobs(cmd.Context(), o, args[1:], strict)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Dialect, "dialect", "debian", "whose rules a crontab follows: "+strings.Join(importer.Dialects(), ", "))
-	flags.BoolVar(&o.System, "system", false, "crontabs have a field for the user (default: by the path, or if each line names a usual user)")
+	flags.BoolVar(&system, "system", false, "crontabs have a field for the user, or with =false none (default: by the path, or if each line names a usual user)")
 	flags.StringVar(&o.Timezone, "timezone", "", "the zone of times without one, such as Europe/Berlin (default: UTC, with a warning)")
 	flags.BoolVar(&strict, "strict", false, "exit with 1 if something was not carried")
 	_ = cmd.RegisterFlagCompletionFunc("dialect", cobra.FixedCompletions(importer.Dialects(), cobra.ShellCompDirectiveNoFileComp)) // no error, because the flag exists

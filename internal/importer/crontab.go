@@ -26,7 +26,7 @@ func readCrontabs(c *conversion, files []File) {
 			continue
 		}
 		t := &crontab{conversion: c, name: f.Name, system: c.isSystem(f)}
-		if m := spoolPath.FindStringSubmatch(filepath.ToSlash(f.Name)); m != nil && !c.System {
+		if m := spoolPath.FindStringSubmatch(filepath.ToSlash(f.Name)); m != nil && c.System == nil {
 			t.owner, t.system = m[1], false
 		}
 		lines := t.joinLines(f.Text)
@@ -66,7 +66,10 @@ var (
 
 // isSystem reports whether the lines of a file have a field for the user: by the options, by the path, or because each line names a usual user.
 func (c *conversion) isSystem(f File) bool {
-	if c.System || systemPath.MatchString(filepath.ToSlash(f.Name)) {
+	if c.System != nil {
+		return *c.System
+	}
+	if systemPath.MatchString(filepath.ToSlash(f.Name)) {
 		return true
 	}
 	if c.Dialect == "busybox" || c.Dialect == "supercronic" {
@@ -88,7 +91,7 @@ func (c *conversion) isSystem(f File) bool {
 		lines++
 	}
 	if lines > 0 {
-		c.warn("%s is read as a system crontab, because each line names a user; if this is wrong, give it another name than a user's", f.Name)
+		c.warn("%s is read as a system crontab, because each line names a user; --system=false reads it as a user's", f.Name)
 	}
 	return lines > 0
 }

@@ -39,6 +39,7 @@ type entry struct {
 	envFile                 string
 	envFromFile             []variable
 	ownEnv                  bool // the job does not inherit the replica's environment
+	keepsPrivileges         bool // programs cannot gain rights
 
 	jitter, startDeadline, catchUp, catchUpWindow, timeout, killGrace string
 	overlap, pool, memory                                             string

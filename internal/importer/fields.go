@@ -227,9 +227,6 @@ func (d dialect) parseRange(s span, index int, item, lowText, highText string, s
 		return 0, false, false, err
 	}
 	exact = exactLow && exactHigh && step <= high-low+1
-	if high == 7 && index == dayOfWeek && d.alwaysBoth {
-		return 0, false, false, fmt.Errorf("versions of %s differ about %q", d.name, item)
-	}
 	if low > high {
 		if d.backwards != wraps {
 			verb := "refuses"

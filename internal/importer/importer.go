@@ -22,8 +22,8 @@ type Options struct {
 	Source string
 	// Dialect is one of [Dialects]; "" means debian. It is for the source crontab only.
 	Dialect string
-	// System is true if crontabs have a field for the user. A file that is known by its path, or of which each line names a usual user, has one, too.
-	System bool
+	// System reports whether crontabs have a field for the user. If it is nil, a file has one if its path is a system's, or if each line names a usual user.
+	System *bool
 	// Timezone is the zone of times that have none of their own.
 	Timezone string
 }
@@ -91,21 +91,26 @@ type conversion struct {
 
 // Convert returns the configuration for the jobs in the files. An error is about the options; whatever the files contain becomes comments.
 func Convert(files []File, o Options) (*Result, error) {
+	_, r, err := convert(files, o)
+	return r, err
+}
+
+func convert(files []File, o Options) (*conversion, *Result, error) {
 	s, ok := sources()[o.Source]
 	if !ok {
-		return nil, fmt.Errorf("%q is none of %s", o.Source, strings.Join(Sources(), ", "))
+		return nil, nil, fmt.Errorf("%q is none of %s", o.Source, strings.Join(Sources(), ", "))
 	}
 	d, ok := dialects()[cmp.Or(o.Dialect, "debian")]
 	if !ok {
-		return nil, fmt.Errorf("--dialect %q: it is one of %s", o.Dialect, strings.Join(Dialects(), ", "))
+		return nil, nil, fmt.Errorf("--dialect %q: it is one of %s", o.Dialect, strings.Join(Dialects(), ", "))
 	}
 	zone, err := cronspec.LoadLocation(cmp.Or(o.Timezone, "UTC"))
 	if err != nil {
-		return nil, fmt.Errorf("--timezone %q: %w", o.Timezone, err)
+		return nil, nil, fmt.Errorf("--timezone %q: %w", o.Timezone, err)
 	}
 	c := &conversion{Options: o, dialect: d, zone: zone, names: namer{}, pools: map[string]int{}, intro: s.intro}
 	s.read(c, files)
-	return c.finish(s, files), nil
+	return c, c.finish(s, files), nil
 }
 
 // newEntry adds an entry.
@@ -151,6 +156,9 @@ func (c *conversion) finish(s source, files []File) *Result {
 	c.refuseOrphans()
 	if c.unzoned && s.zone != "" {
 		c.warn("times are in %s, which is not known here: UTC is written; use --timezone", s.zone)
+	}
+	if len(c.entries) == 0 {
+		c.warn("there are no jobs in these files")
 	}
 	text := c.text(s, files)
 	if _, err := config.Parse("import", text, config.Options{}); err != nil {

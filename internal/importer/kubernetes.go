@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -161,6 +163,9 @@ func (c *conversion) readCronJob(f File, d document, several bool) {
 		e.refuse("a pod with %d containers, or with init containers: this takes a command such as kubectl create job --from=cronjob/%s", len(containers), name)
 		return
 	}
+	if policy := pod.get("restartPolicy").text(); policy != "OnFailure" && policy != "Never" {
+		e.refuse("restartPolicy %q: the API server refuses it", policy)
+	}
 	e.setContainer(containers[0])
 	e.setBackoff(spec.get("jobTemplate", "spec", "backoffLimit"))
 }
@@ -202,8 +207,8 @@ func (e *entry) setJobPolicies(spec tree) {
 	default:
 		e.refuse("concurrencyPolicy %q", policy)
 	}
-	seconds := func(path ...string) string {
-		if n, ok := spec.get(path...).number(); ok && n > 0 {
+	seconds := func(keys ...string) string {
+		if n, ok := spec.get(keys...).number(); ok && n > 0 {
 			return fmt.Sprintf("%ds", n)
 		}
 		return ""
@@ -257,6 +262,10 @@ func (e *entry) setContainer(container tree) {
 			e.refuse("the variable %s is a property of the pod", name)
 		default:
 			value := expandKubelet(v.get("value").text(), values)
+			if e.namesSecret(value) {
+				e.secretEnv(name)
+				continue
+			}
 			e.setEnv(name, value)
 			if e.getEnv(name) == value {
 				values[name] = value
@@ -273,16 +282,22 @@ func (e *entry) setContainer(container tree) {
 	for _, word := range append(command, args...) {
 		e.argv = append(e.argv, expandKubelet(word, values))
 	}
-	for _, v := range e.envFromFile {
-		if strings.Contains(strings.Join(e.argv, " "), "$("+v.name+")") {
-			e.refuse("the command holds $(%s), whose value is a secret", v.name)
-		}
+	if e.namesSecret(strings.Join(e.argv, " ")) {
+		e.refuse("the command holds the value of a secret")
 	}
 	e.dir = container.get("workingDir").text()
+	if e.dir == "" && len(e.argv) > 0 && !path.IsAbs(e.argv[0]) && strings.Contains(e.argv[0], "/") {
+		e.refuse("the program %s lies in the working directory of the image", e.argv[0])
+	}
 	e.ownEnv = true
 	if e.getEnv("PATH") == "" {
 		e.setEnv("PATH", servicePath)
 	}
+}
+
+// namesSecret reports whether a text has $(NAME) for a variable whose value is not known here.
+func (e *entry) namesSecret(text string) bool {
+	return slices.ContainsFunc(e.envFromFile, func(v variable) bool { return strings.Contains(text, "$("+v.name+")") })
 }
 
 var kubeletVariable = regexp.MustCompile(`\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)`)

@@ -9,7 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/units"
 )
 
-var ofeliaSection = regexp.MustCompile(`^\[\s*(job-[a-z-]+)\s+"?([^"\]]+)"?\s*\]`)
+var ofeliaSection = regexp.MustCompile(`^\[\s*(job-[a-z-]+)\s*"?([^"\]]+)"?\s*\]`)
 
 // An ofeliaJob is a section of an ofelia file, or the labels of one job. Keys are in lower case.
 type ofeliaJob struct {

@@ -305,9 +305,11 @@ func (s service) expandSpecifiers(text string) (string, error) {
 		'%': "%", 'n': s.name, 'N': stem, 'p': prefix, 'P': unescapeUnit(prefix), 'j': last, 'J': unescapeUnit(last), 'i': s.instance, 'I': unescapeUnit(s.instance),
 		't': "/run", 'S': "/var/lib", 'C': "/var/cache", 'L': "/var/log", 'E': "/etc", 'T': "/tmp", 'V': "/var/tmp",
 	}
-	if user := s.last("Service.User"); user == "" || user == "root" {
+	switch user := s.last("Service.User"); user { // without a user, %h suggests a unit of a user's own manager
+	case "":
+	case "root":
 		known['u'], known['U'], known['h'], known['g'], known['G'] = "root", "0", "/root", "root", "0"
-	} else {
+	default:
 		known['u'] = user
 	}
 	var b strings.Builder
@@ -319,7 +321,7 @@ func (s service) expandSpecifiers(text string) (string, error) {
 		i++
 		value, ok := known[text[i]]
 		if !ok {
-			return "", fmt.Errorf("the specifier %%%c is of the host, or not known", text[i])
+			return "", fmt.Errorf("the specifier %%%c depends on the host or the user's manager", text[i])
 		}
 		b.WriteString(value)
 	}
@@ -383,7 +385,7 @@ func (s service) readEnvironment() {
 			s.note("env wins over env_file here; in systemd the file wins")
 		}
 	}
-	for _, key := range []string{"PassEnvironment", "LoadCredential", "SetCredential", "LoadCredentialEncrypted"} {
+	for _, key := range []string{"AmbientCapabilities", "PassEnvironment", "LoadCredential", "SetCredential", "LoadCredentialEncrypted"} {
 		if s.last("Service."+key) != "" {
 			s.refuse("%s= has no equivalent", key)
 		}
@@ -398,6 +400,9 @@ func (s service) readSettings() {
 			s.refuse("%s=: %v", key, err)
 		}
 		*field = expanded
+		if strings.ContainsAny(expanded, " \t#") {
+			s.refuse("%s=%s: a comment behind a value is part of it", key, expanded)
+		}
 	}
 	s.dir = strings.TrimPrefix(s.dir, "-")
 	root := s.user == "" || s.user == "root"
@@ -412,6 +417,7 @@ func (s service) readSettings() {
 	if s.user == "" {
 		s.user = "root"
 	}
+	s.keepsPrivileges = s.isTrue("Service.NoNewPrivileges")
 	if s.isTrue("Service.DynamicUser") {
 		s.refuse("DynamicUser=yes has no equivalent")
 	}
@@ -440,7 +446,7 @@ func (s service) readSettings() {
 
 var (
 	sizeText = regexp.MustCompile(`^([0-9]+)([KMGT]?)$`)
-	lostKeys = regexp.MustCompile(`^Service\.(Protect|Private|Restrict|SystemCall|Capability|Ambient|ReadOnly|ReadWrite|Inaccessible|Bind|Temporary|NoNewPrivileges|Lock|MemoryDeny|` +
+	lostKeys = regexp.MustCompile(`^Service\.(Protect|Private|Restrict|SystemCall|Capability|ReadOnly|ReadWrite|Inaccessible|Bind|Temporary|Lock|MemoryDeny|` +
 		`Sandbox|IOScheduling|IOWeight|CPU|Limit|Slice|Delegate|Device|IPAddress|RootDirectory|StateDirectory|RuntimeDirectory|LogsDirectory|CacheDirectory|ConfigurationDirectory|Standard|Syslog|Kill|OOM|MemoryHigh|MemorySwap)`)
 )
 

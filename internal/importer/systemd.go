@@ -73,15 +73,10 @@ func readUnits(c *conversion, files []File) {
 			u.read(f)
 		}
 	}
-	timers := 0
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if strings.HasSuffix(name, ".timer") {
 			c.readTimer(found[name], found)
-			timers++
 		}
-	}
-	if timers == 0 && len(files) > 0 {
-		c.warn("there is no timer in these files")
 	}
 }
 

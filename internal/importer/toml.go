@@ -3,6 +3,7 @@ package importer
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,9 @@ import (
 func (e *entry) check() error {
 	if len(e.schedule) == 0 && len(e.after) == 0 {
 		return errors.New("no schedule")
+	}
+	if e.dir != "" && !filepath.IsAbs(e.dir) {
+		return fmt.Errorf("the folder %q is no absolute path", e.dir)
 	}
 	for _, text := range slices.Concat(e.argv, e.source, e.shell, []string{e.script, e.description, e.dir}) {
 		if !utf8.ValidString(text) {
@@ -159,7 +163,7 @@ func (e *entry) writeProgram(t *table) {
 	t.text("dir", e.dir)
 	t.text("user", e.user)
 	t.text("group", e.group)
-	if e.user != "" { // the sources do not deny rights to set-user-ID programs
+	if e.user != "" && !e.keepsPrivileges { // the default with user is true, and the sources do not deny rights to set-user-ID programs
 		t.WriteString("no_new_privs = false\n")
 	}
 	if e.ownEnv {

@@ -1,0 +1,223 @@
+package importer
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+)
+
+// An oracle decides for each minute whether a cron runs an entry then. It is written from the manuals and sources of the crons, and shares nothing with the
+// reader: it keeps the text of each field, and matches a number against it anew each time.
+type oracle struct {
+	dialect string
+	fields  [5]string       // minute, hour, day of month, month, day of week
+	known   map[[2]int]bool // answers of matchField, by field and value
+}
+
+func newOracle(t *testing.T, dialect string, fields []string) oracle {
+	t.Helper()
+	o := oracle{dialect: dialect, known: map[[2]int]bool{}}
+	if copy(o.fields[:], fields) != 5 {
+		t.Fatalf("%q are not five fields", fields)
+	}
+	return o
+}
+
+// fiveFields returns the fields of a line, or of a nickname.
+func fiveFields(line string) ([]string, bool) {
+	words := strings.Fields(line)
+	nick := map[string]string{"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *"}
+	if fields, ok := nick[words[0]]; ok {
+		return strings.Fields(fields), true
+	}
+	if len(words) < 6 || words[5] == "*" { // more than five fields are of supercronic alone
+		return nil, false
+	}
+	return words[:5], true
+}
+
+var (
+	months = map[string]int{"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12}
+	days   = map[string]int{"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
+)
+
+// runsAt reports whether the local time is one of the entry's.
+func (o oracle) runsAt(at time.Time) bool {
+	in := o.matches
+	if !in(0, at.Minute(), 0, 59, nil) || !in(1, at.Hour(), 0, 23, nil) || !in(3, int(at.Month()), 1, 12, months) {
+		return false
+	}
+	weekday := int(at.Weekday())
+	day := in(2, at.Day(), 1, 31, nil)
+	week := in(4, weekday, 0, 7, days) || weekday == 0 && in(4, 7, 0, 7, days)
+	if o.bothDays() {
+		return day && week
+	}
+	return day || week
+}
+
+func (o oracle) matches(field, value, low, high int, names map[string]int) bool {
+	key := [2]int{field, value}
+	if _, ok := o.known[key]; !ok {
+		o.known[key] = matchField(o.fields[field], value, low, high, names)
+	}
+	return o.known[key]
+}
+
+// bothDays reports whether both day fields must match.
+func (o oracle) bothDays() bool {
+	day, week := o.fields[2], o.fields[4]
+	switch o.dialect {
+	case "systemd-cron":
+		return true
+	case "busybox": // a field counts if it lacks a value
+		all := func(field string, low, high int) bool {
+			for v := low; v <= high; v++ {
+				if !matchField(field, v, low, high, map[string]int{}) {
+					return false
+				}
+			}
+			return true
+		}
+		return all(day, 1, 31) || all(week, 0, 6)
+	case "supercronic":
+		return day == "*" || week == "*"
+	case "kubernetes":
+		plain := func(field string) bool { return field == "*" || field == "?" || field == "*/1" }
+		return plain(day) || plain(week)
+	}
+	return strings.HasPrefix(day, "*") || strings.HasPrefix(week, "*")
+}
+
+// matchField matches a value against a list of ranges with steps.
+func matchField(field string, value, low, high int, names map[string]int) bool {
+	number := func(text string) int {
+		if n, ok := names[strings.ToLower(text)]; ok {
+			return n
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			panic("the oracle cannot read " + field)
+		}
+		return n
+	}
+	for _, item := range strings.Split(field, ",") {
+		body, stepText, stepped := strings.Cut(item, "/")
+		step := 1
+		if stepped {
+			step = number(stepText)
+		}
+		from, to := low, high
+		if body != "*" && body != "?" {
+			first, last, isRange := strings.Cut(body, "-")
+			from = number(first)
+			switch {
+			case isRange:
+				to = number(last)
+			case !stepped:
+				to = from
+			}
+		}
+		if value >= from && value <= to && (value-from)%step == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func jobOf(t *testing.T, cfg *config.Config, name string) *config.Job {
+	t.Helper()
+	for i := range cfg.Jobs {
+		if cfg.Jobs[i].Name == name {
+			return &cfg.Jobs[i]
+		}
+	}
+	t.Fatalf("there is no job %q", name)
+	return nil
+}
+
+// compareTicks compares the next n ticks of a job with the oracle. Days on which the clock of the zone changes are left out, because the crons differ from
+// cronclave on them by design: see docs/import.md. At most ten years are looked at.
+func compareTicks(t *testing.T, what string, job *config.Job, o oracle, n int, from time.Time) {
+	t.Helper()
+	at := from.In(job.Location)
+	next := job.Spec.Next(at.Add(-time.Second))
+	for limit := from.AddDate(10, 0, 0); n > 0 && at.Before(limit); {
+		day := time.Date(at.Year(), at.Month(), at.Day(), 0, 0, 0, 0, job.Location)
+		after := time.Date(at.Year(), at.Month(), at.Day()+1, 0, 0, 0, 0, job.Location)
+		if after.Sub(day) != 24*time.Hour {
+			at = after
+			for next.Before(at) {
+				next = job.Spec.Next(next)
+			}
+			continue
+		}
+		if !o.runsOn(at) {
+			if next.Before(after) {
+				t.Errorf("%s: a tick at %v, which the oracle does not know", what, next.In(job.Location))
+				return
+			}
+			at = after
+			continue
+		}
+		for ; at.Before(after) && n > 0; at = at.Add(time.Minute) {
+			runs, ticks := o.runsAt(at), at.Equal(next)
+			if runs != ticks {
+				t.Errorf("%s: at %v the cron runs it: %t; it is a tick: %t (next %v)", what, at, runs, ticks, next.In(job.Location))
+				return
+			}
+			if ticks {
+				next = job.Spec.Next(next)
+				n--
+			}
+		}
+	}
+}
+
+// runsOn reports whether a day may have a run, so that most minutes of the other days need not be looked at.
+func (o oracle) runsOn(day time.Time) bool {
+	for hour := range 24 {
+		for minute := range 60 {
+			if o.matches(0, minute, 0, 59, nil) && o.matches(1, hour, 0, 23, nil) {
+				return o.runsAt(time.Date(day.Year(), day.Month(), day.Day(), hour, minute, 0, 0, time.UTC))
+			}
+		}
+	}
+	return false
+}
+
+// TestDebianInstants compares 1,000 ticks of entries that crons read differently with the rules of their dialect, in zones with changes of the clock.
+func TestDebianInstants(t *testing.T) {
+	t.Parallel()
+	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe"} {
+		for _, tt := range []struct{ dialect, schedule string }{
+			{"debian", "0 0 */2 * 1"}, {"debian", "0 3 1-7 * 1"}, {"debian", "0 3 1-31 * 1"}, {"debian", "15,45 */6 * jan-mar,12 *"}, {"debian", "*/90 3 * * *"},
+			{"debian", "30 2 13 * 5"}, {"debian", "10-40/7 8-18/3 */5 * mon-fri"}, {"debian", "0 0 * * */2"}, {"debian", "0 5 */1 * 5-7"}, {"debian", "1 1 29 2 *"},
+			{"busybox", "0 0 */2 * 1"}, {"busybox", "0 0 1-31 * 1"}, {"supercronic", "0 0 */2 * 1"}, {"supercronic", "0 0 1-31 * 1"},
+			{"kubernetes", "0 0 */2 * 1"}, {"kubernetes", "5/15 2/9 * * ?"}, {"kubernetes", "0 0 */1 * 1"}, {"kubernetes", "0 0 1,15 * */3"}, {"systemd-cron", "0 0 1-7 * 1"},
+		} {
+			text, o := tt.schedule+" true\n", Options{Source: "crontab", Dialect: tt.dialect, Timezone: zone}
+			if tt.dialect == "kubernetes" {
+				text, o = cronJob(tt.schedule), Options{Source: "kubernetes", Timezone: zone}
+			}
+			r, err := Convert([]File{{"jobs", text}}, o)
+			if err != nil || r.Carried != 1 {
+				t.Errorf("%s %s: %v %+v", tt.dialect, tt.schedule, err, r)
+				continue
+			}
+			cfg, err := config.Parse("import", r.Text, config.Options{})
+			if err != nil || len(cfg.Warnings) > 0 && !strings.Contains(cfg.Warnings.Error(), "in spring") {
+				t.Errorf("%s %s: %v %v", tt.dialect, tt.schedule, err, cfg.Warnings)
+				continue
+			}
+			compareTicks(t, zone+" "+tt.dialect+" "+tt.schedule, &cfg.Jobs[0], newOracle(t, tt.dialect, strings.Fields(tt.schedule)), 1000, time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC))
+		}
+	}
+}
+
+func cronJob(schedule string) string {
+	return "kind: CronJob\nmetadata: {name: j}\nspec:\n  schedule: \"" + schedule + "\"\n  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{image: i, command: [\"/bin/true\"]}]}}}}\n"
+}
