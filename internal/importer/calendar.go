@@ -209,7 +209,7 @@ func calendarField(index int, text string) (set uint64, err error) {
 			}
 		}
 		low, high := s.low, s.high
-		if body != "*" {
+		if body != "*" || stepped {
 			if low, err = number(lowText); err != nil {
 				return 0, fmt.Errorf("%q is no %s", shorten(item), s.name)
 			}

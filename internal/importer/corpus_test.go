@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // A corpusFile is a file of the corpus, with a verdict for each entry: '+' can be carried, '-' cannot.
@@ -93,9 +94,6 @@ func TestCorpus(t *testing.T) {
 	kinds := map[string][3]int{} // files, can be carried, are carried
 	for _, f := range files {
 		c, r := f.convert(t)
-		if _, err := config.Parse("import", r.Text, config.Options{}); err != nil {
-			t.Errorf("%s: %v\n%s", f.origin, err, r.Text)
-		}
 		if len(c.entries) != len(f.verdicts) {
 			t.Errorf("%s: %d entries, not %d:\n%s", f.origin, len(c.entries), len(f.verdicts), r.Text)
 			continue
@@ -139,6 +137,7 @@ func count(is bool) int {
 
 // TestCorpusInstants compares the ticks of each carried line of a crontab with the rules of its dialect, minute by minute.
 func TestCorpusInstants(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, f := range readCorpus(t) {
