@@ -163,7 +163,7 @@ func (c *conversion) readEvent(file string, ev tree, x cronicleContext, before [
 	e.setEventPolicies(ev)
 	if n := x.children[ev.get("category").text()]; n > 0 {
 		e.pool = namer{}.unique(ev.get("category").text())
-		c.pools[e.pool] = n
+		c.pools[e.pool] = min(n, 1000)
 	}
 	e.setPlugin(ev.get("plugin").text(), ev.get("params"))
 }

@@ -199,21 +199,27 @@ func (e *entry) complete(names namer) {
 	}
 }
 
-// refuseOrphans refuses jobs that run after a refused or a disabled job.
+// refuseOrphans refuses jobs that run after a refused job or after themselves, and disables jobs that run after a disabled one.
 func (c *conversion) refuseOrphans() {
-	carried := map[string]bool{}
-	for _, e := range c.entries {
-		carried[e.name] = e.refused == ""
-	}
-	for changed := true; changed; {
-		changed = false
+	scheduled := map[string]*entry{} // carried jobs that a schedule starts, directly or through others
+	for again := true; again; {
+		again = false
 		for _, e := range c.entries {
+			if e.refused != "" || scheduled[e.name] != nil || slices.ContainsFunc(e.after, func(before string) bool { return scheduled[before] == nil }) {
+				continue
+			}
 			for _, before := range e.after {
-				if e.refused == "" && !carried[before] {
-					e.refuse("it runs after %q, which was not carried", before)
-					carried[e.name], changed = false, true
+				if scheduled[before].disabled && !e.disabled {
+					e.disabled = true
+					e.note("disabled, because %s is", before)
 				}
 			}
+			scheduled[e.name], again = e, true
+		}
+	}
+	for _, e := range c.entries {
+		if scheduled[e.name] == nil {
+			e.refuse("it runs after %s, which was not carried", strings.Join(e.after, ", "))
 		}
 	}
 }

@@ -159,7 +159,7 @@ func (s *scanner) readUpper(low, start int) (int, error) {
 		s.addRemark(start, message, hint)
 	}
 	if low > high {
-		hint := fmt.Sprintf("write %d-%d,%d-%d", low, s.kind.high, s.kind.low, high)
+		hint := fmt.Sprintf("write %d-%d,%d-%d; busybox reads it so, and Debian's cron never runs it", low, s.kind.high, s.kind.low, high)
 		return 0, s.newFault(start, fmt.Sprintf("range %d-%d goes backwards", low, high), hint)
 	}
 	return high, nil

@@ -168,6 +168,7 @@ func (p *parser) assembleRule(words []word, sets [fieldCount]uint64) (rule, stri
 		return nil, "", err
 	}
 	p.remarkGap(w, words[fieldMinute].offset)
+	p.remarkDays(words, sets)
 	key := fmt.Sprintf("%s, clock %t, both days %t, %s", text, clock, both, zoneKey(w.zone))
 	return w, key, nil
 }
@@ -291,6 +292,20 @@ func (p *parser) remarkGap(w *wall, offset int) {
 			p.addRemark(offset, fmt.Sprintf("the clock of %s skips %d of these times at once in spring; they are one run here; Debian's cron runs each of them", w.zone, n), "")
 			return
 		}
+	}
+}
+
+// remarkDays adds a remark on a day field with a step beside a restricted day field of the other kind. Debian's cron, cronie and this package demand both, and
+// most other programs either.
+func (p *parser) remarkDays(words []word, sets [fieldCount]uint64) {
+	for _, field := range []int{fieldDay, fieldWeekday} {
+		other, text := fieldDay+fieldWeekday-field, words[field].text
+		if !strings.HasPrefix(text, "*") || sets[field] == kindOf(field).allValues() || sets[other] == kindOf(other).allValues() {
+			continue
+		}
+		message := fmt.Sprintf("a day must match both %s and %s here, as in Debian's cron; busybox, supercronic and Kubernetes take a day that matches either", quote(text), quote(words[other].text))
+		p.addRemark(words[field].offset, message, fmt.Sprintf("%d-%d%s means either everywhere", kindOf(field).low, kindOf(field).high, text[1:]))
+		return
 	}
 }
 
