@@ -100,7 +100,7 @@ func TestOtherCronsReadOtherwise(t *testing.T) {
 		"0 9 * * 1,fri-sun":    `jobs.toml:3:23: warning: schedule: the range is Friday to Sunday here; Debian's cron and cronie accept it, and it matches no day there; 5-7 means the same everywhere`,
 		"0,20,40 2 * * *":      `jobs.toml:3:13: warning: schedule: the clock of Europe/Berlin skips 3 of these times at once in spring; they are one run here; Debian's cron runs each of them`,
 		"0 0 */2 * 1":          `jobs.toml:3:17: warning: schedule: a day must match both "*/2" and "1" here, as in Debian's cron; busybox, supercronic and Kubernetes take a day that matches either; 1-31/2 means either everywhere`,
-		"0 0 1,15 * */2":       `jobs.toml:3:22: warning: schedule: a day must match both "*/2" and "1,15" here, as in Debian's cron; busybox, supercronic and Kubernetes take a day that matches either; 0-6/2 means either everywhere`,
+		"0 0 1,15 * */2":       `jobs.toml:3:24: warning: schedule: a day must match both "*/2" and "1,15" here, as in Debian's cron; busybox, supercronic and Kubernetes take a day that matches either; 0-6/2 means either everywhere`,
 		"0 0 */2 * *":          "",
 		"0 0 1-31/2 * 1":       "",
 		"0 0-23 * * *":         "",
