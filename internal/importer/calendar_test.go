@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -25,22 +24,8 @@ func TestCalendarEvents(t *testing.T) {
 	compareEvents(t, string(recorded))
 }
 
-// TestCalendarEventsHere is the same for the systemd of this machine. It is skipped if there is none.
-func TestCalendarEventsHere(t *testing.T) {
-	testtier.Slow(t)
-	t.Parallel()
-	if _, err := exec.LookPath("systemd-analyze"); err != nil {
-		t.Skip("NOT COMPARED with the systemd of this machine: there is no systemd-analyze; TestCalendarEvents has what systemd 252 said")
-	}
-	out, err := exec.CommandContext(t.Context(), "testdata/systemd/record.sh").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	compareEvents(t, string(out))
-}
-
-// lostThere has expressions of which systemd 252 loses instants: if a step does not divide its field evenly, the first value of the next month (0/7:00) or year
-// (01/14) is skipped. Such a job runs at these instants, too.
+// lostThere has expressions that lose instants in systemd 252: if a step does not divide its field evenly, the first value of the next month (0/7:00) or year
+// (01/14) is skipped. The imported job also runs at these instants.
 var lostThere = map[string]bool{"*-*-01/14": true, "*-*-* 0/7:00": true}
 
 func compareEvents(t *testing.T, recorded string) {

@@ -168,7 +168,7 @@ func (c *conversion) readEvent(file string, ev tree, x cronicleContext, before [
 	e.setPlugin(ev.get("plugin").text(), ev.get("params"))
 }
 
-// timingTime returns the time for arrays of values, all of which must match. A missing or an empty array means all values.
+// timingTime returns the time for arrays of values. A missing or an empty array means all values, and all arrays must match.
 func timingTime(timing tree) (t calendarTime, err error) {
 	m := moment{both: true}
 	m.fields[second] = field{set: 1, text: "0"}

@@ -11,12 +11,12 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 )
 
-// An entry is one job of a source, carried or refused. Its fields are those of a job of cronclave; a zero value is not written.
+// An entry is one job of a source, carried or refused. Its fields are keys of a job in cronclave; a zero value is not written.
 type entry struct {
 	place   string   // FILE:LINE, or FILE and an object
 	source  []string // the original text, for the comment above a refused job
 	refused string   // the reason; "" if the entry is carried
-	notes   []string // what differs for this job
+	notes   []string // differences of this job from the original
 
 	program           string // the command from which a name is derived; "" means argv or script
 	name, description string

@@ -54,7 +54,7 @@ type field struct {
 // any reports whether the field restricts nothing.
 func (f field) any(index int) bool { return f.set == spans[index].all() && !f.chosen }
 
-// A dialect is how one program reads cron expressions.
+// A dialect describes the rules by which one program reads cron expressions.
 type dialect struct {
 	name         string
 	bareStep     reading // of 5/15

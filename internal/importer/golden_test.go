@@ -68,7 +68,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// checkResult checks what holds for every result: it passes check, and it has none of the secrets of the golden inputs.
+// checkResult checks that a result passes check, and that it has no secret of the golden inputs.
 func checkResult(t *testing.T, r *Result) {
 	t.Helper()
 	cfg, err := config.Parse("import", r.Text, config.Options{})
@@ -85,7 +85,7 @@ func checkResult(t *testing.T, r *Result) {
 	}
 }
 
-// FuzzConvert imports any text as any source: it never panics, and the result always passes check.
+// fuzzSource imports any text as one source: nothing panics, and the result always passes check.
 func fuzzSource(f *testing.F, options ...Options) {
 	f.Helper()
 	inputs, err := filepath.Glob("testdata/golden/*.*")

@@ -24,7 +24,7 @@ type Options struct {
 	Dialect string
 	// System reports whether crontabs have a field for the user. If it is nil, a file has one if its path is a system's, or if each line names a usual user.
 	System *bool
-	// Timezone is the zone of times that have none of their own.
+	// Timezone is the zone for times without a zone.
 	Timezone string
 }
 
@@ -38,8 +38,8 @@ type Result struct {
 
 type source struct {
 	read  func(*conversion, []File)
-	intro []string // what differs for every job of the source
-	zone  string   // where a time without a zone belongs; "" if each has one
+	intro []string // differences between every job of the source and of cronclave
+	zone  string   // the zone of a time without a zone, in words; "" if each time has one
 }
 
 const (

@@ -34,7 +34,7 @@ func fiveFields(line string) ([]string, bool) {
 	if fields, ok := nick[words[0]]; ok {
 		return strings.Fields(fields), true
 	}
-	if len(words) < 6 || words[5] == "*" { // more than five fields are of supercronic alone
+	if len(words) < 6 || words[5] == "*" { // only supercronic has more than five fields
 		return nil, false
 	}
 	return words[:5], true
@@ -178,7 +178,7 @@ func compareTicks(t *testing.T, what string, job *config.Job, o oracle, n int, f
 	}
 }
 
-// runsOn reports whether a day may have a run, so that most minutes of the other days need not be looked at.
+// runsOn reports whether a day may have a run, so that compareTicks skips the other days.
 func (o oracle) runsOn(day time.Time) bool {
 	for hour := range 24 {
 		for minute := range 60 {
