@@ -2,6 +2,7 @@ package importer
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -127,7 +128,7 @@ func (c *conversion) readCronicleJSON(file string, all tree) {
 func (c *conversion) readEvents(file string, events []tree, x cronicleContext) {
 	x.names = map[string]string{}
 	for _, ev := range events {
-		x.names[ev.get("id").text()] = c.names.unique(cmpOr(ev.get("title").text(), ev.get("id").text()))
+		x.names[ev.get("id").text()] = c.names.unique(cmp.Or(ev.get("title").text(), ev.get("id").text()))
 	}
 	before := map[string][]string{} // names of events, by the event that they start
 	for _, ev := range events {
@@ -216,9 +217,9 @@ func (e *entry) setEventPolicies(ev tree) {
 		}
 		return ""
 	}
-	e.timeout = cmpOr(seconds("timeout"), "none")
+	e.timeout = cmp.Or(seconds("timeout"), "none")
 	if n, ok := ev.get("retries").number(); ok && n > 0 {
-		e.retry = &retry{max: min(n, 100), delay: cmpOr(seconds("retry_delay"), "1s")}
+		e.retry = &retry{max: min(n, 100), delay: cmp.Or(seconds("retry_delay"), "1s")}
 		e.retry.maxDelay = e.retry.delay
 	}
 	if ev.get("catch_up").isTrue() {

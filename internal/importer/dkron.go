@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -54,7 +55,7 @@ func readDkron(c *conversion, files []File) {
 func (c *conversion) readDkronJob(j tree, file string, names map[string]string) {
 	name := j.get("name").text()
 	e := c.newEntry(file, fmt.Sprintf("job %q, schedule: %q", name, j.get("schedule").text()))
-	e.name, e.description = names[name], cmpOr(j.get("displayname").text(), name)
+	e.name, e.description = names[name], cmp.Or(j.get("displayname").text(), name)
 	if e.description == e.name {
 		e.description = ""
 	}
@@ -87,7 +88,7 @@ func (c *conversion) readDkronJob(j tree, file string, names map[string]string) 
 // setDkronTime sets the schedule, or the job before it: a job with a parent never follows its own schedule.
 func (c *conversion) setDkronTime(e *entry, j tree, names map[string]string) {
 	if parent := j.get("parent_job").text(); parent != "" {
-		e.after = []string{cmpOr(names[parent], parent)}
+		e.after = []string{cmp.Or(names[parent], parent)}
 		return
 	}
 	text, zone := j.get("schedule").text(), j.get("timezone").text()

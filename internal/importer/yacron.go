@@ -1,9 +1,9 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -94,7 +94,7 @@ func (c *conversion) setYacronTime(e *entry, job tree) {
 	if keys := schedule.keys(); len(keys) > 0 {
 		words = nil
 		for _, key := range []string{"minute", "hour", "dayOfMonth", "month", "dayOfWeek", "year"} {
-			words = append(words, cmpOr(schedule.get(key).text(), "*"))
+			words = append(words, cmp.Or(schedule.get(key).text(), "*"))
 		}
 		if schedule.get("second").set() {
 			words = append([]string{schedule.get("second").text()}, words...)
@@ -105,13 +105,6 @@ func (c *conversion) setYacronTime(e *entry, job tree) {
 		e.refuse("%v", err)
 	}
 	e.setTime(t, location)
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // yacronTime parses five fields; six with the year last; or seven with the seconds first and the year last.
@@ -174,7 +167,7 @@ func (e *entry) setYacronPolicies(job tree) {
 	}
 	for _, key := range []string{"mail", "sentry", "webhook", "shell"} {
 		for _, event := range []string{"onFailure", "onPermanentFailure", "onSuccess"} {
-			if job.get(event, "report", key).set() && !slices.Contains([]string{"", "false"}, key) {
+			if job.get(event, "report", key).set() {
 				e.note("%s.report is left out; see [notify.NAME]", event)
 			}
 		}
