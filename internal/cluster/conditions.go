@@ -169,15 +169,3 @@ func LastSuccesses(ctx context.Context, j *journal.Journal, jobs []journal.JobIn
 	}
 	return last, err //nolint:wrapcheck // the error names the operation
 }
-
-// lateProblems returns the problems of a job that is late. A run that is slow only by comparison is advice.
-func (j Job) lateProblems() (list []Problem) {
-	for _, c := range j.Conditions {
-		level := LevelWarning
-		if c.Unset {
-			level = LevelAdvice
-		}
-		list = append(list, Problem{Level: level, Code: "job_" + c.Code, Job: j.Name, Since: &c.Since, Message: c.Message})
-	}
-	return list
-}

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
@@ -76,28 +75,4 @@ func (o *Operator) readTargets(ctx context.Context) ([]NotifyTarget, error) {
 		targets = append(targets, t)
 	}
 	return targets, nil
-}
-
-// notifyFaultFor is the time for which attempts must have failed before status warns. A service that restarts causes no warning.
-const notifyFaultFor = time.Minute
-
-// warnOfTargets warns of each target that takes no notifications.
-func (r *statusReader) warnOfTargets(ctx context.Context) error {
-	targets, err := r.readTargets(ctx)
-	if err = r.tolerateDamage(err); err != nil {
-		return err
-	}
-	for _, t := range targets {
-		if t.Fault == "" || r.status.Now.Sub(*t.Since) < notifyFaultFor {
-			continue
-		}
-		waiting := ""
-		if t.Waiting > 0 {
-			waiting = fmt.Sprintf("; %d wait", t.Waiting)
-		}
-		r.warnOf(nil, CodeNotify, "target %s has taken no notification since %s (%s)%s: try cronclave notify test %s, and correct [notify.%s]",
-			t.Name, t.Since.UTC().Format(time.RFC3339), t.Fault, waiting, t.Name, t.Name)
-		r.status.origins[r.status.Warnings[len(r.status.Warnings)-1]] = origin{since: t.Since}
-	}
-	return nil
 }

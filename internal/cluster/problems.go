@@ -118,6 +118,18 @@ func (st *Status) pastFaults() (list []Problem) {
 	return list
 }
 
+// lateProblems returns the problems of a job that is late. A run that is slow only by comparison is advice.
+func (j Job) lateProblems() (list []Problem) {
+	for _, c := range j.Conditions {
+		level := LevelWarning
+		if c.Unset {
+			level = LevelAdvice
+		}
+		list = append(list, Problem{Level: level, Code: "job_" + c.Code, Job: j.Name, Since: &c.Since, Message: c.Message})
+	}
+	return list
+}
+
 // failureProblem returns the problem of a job whose last run failed or whose last tick was missed. The failure does not count while the tick runs again.
 func (j Job) failureProblem() (p Problem, failed bool) {
 	if !j.isFailing() {

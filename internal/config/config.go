@@ -94,11 +94,6 @@ type Redis struct {
 	AckTimeout time.Duration
 }
 
-// TLS has the paths of PEM files, and the name that the certificate of the Redis server must contain. Each may be "".
-type TLS struct {
-	CAFile, CertFile, KeyFile, ServerName string
-}
-
 // SentinelAccess has the user, the password file and the certificates for Sentinels. The credentials of their master are in Redis.URL.
 type SentinelAccess struct {
 	User, PasswordFile string
@@ -168,6 +163,36 @@ type OIDC struct {
 	NameClaim, RoleClaim string
 	// Operators and Viewers are the values of RoleClaim that give these roles.
 	Operators, Viewers []string
+}
+
+// Notify is a target of notifications. Its URL, and the contents of its files, are secrets.
+type Notify struct {
+	Name string
+	// Kind is "webhook", "slack", "discord", "teams", "pagerduty", "ntfy", "gotify", "mail", "ping" or "command".
+	Kind string
+	// On has the names of the events that are sent: outcomes of runs and the other events of package notify. It is never empty.
+	On []string
+	// GroupWait is the time for which events after the first are collected into one message. Defaults to 30s; 0 for pagerduty and ping, which need each event.
+	GroupWait time.Duration
+	// URL is the address of the target; "" if URLFile names a file with the address. The text {job} in it stands for the name of the job.
+	URL, URLFile string
+	// TokenFile has a bearer token, a routing key or the password of a mail server; "" for none.
+	TokenFile string
+	// SecretFiles has the files with the keys that sign a webhook, at most two.
+	SecretFiles []string
+	// CAFile is a PEM file with the authority of the target's certificate; "" for the machine's authorities.
+	CAFile string
+	// Timeout bounds each attempt to send a message. Defaults to 15s.
+	Timeout time.Duration
+	// Title and Text are templates for the message about one event; "" for the default texts.
+	Title, Text string
+	// From and To are the addresses of a mail.
+	From string
+	To   []string
+	// Service is the service of a ping: "healthchecks", "cronitor", "sentry" or "kuma".
+	Service string
+	// Command is the program of kind command, with its arguments.
+	Command []string
 }
 
 // Pool is a semaphore.
@@ -241,4 +266,19 @@ func (c *Config) JobDigests() map[string]string {
 		jobs[c.Jobs[i].Name] = c.Jobs[i].Digest[:shortDigest]
 	}
 	return jobs
+}
+
+// notifyDigest has the settings of a target that the replicas of a cluster must agree on.
+type notifyDigest struct {
+	Kind      string
+	On        []string
+	GroupWait time.Duration
+}
+
+func (c *Config) notifyDigests() map[string]notifyDigest {
+	digests := make(map[string]notifyDigest, len(c.Notify))
+	for name, n := range c.Notify {
+		digests[name] = notifyDigest{n.Kind, n.On, n.GroupWait}
+	}
+	return digests
 }

@@ -299,6 +299,18 @@ func aboutKeys() []schema.Key[draft] {
 	}
 }
 
+// jobTargets reads the names of a job's targets. An empty list removes the targets of [defaults].
+func jobTargets(r *schema.Reader, v document.Value) ([]expression, bool) {
+	const want = `a list of names such as ["oncall"]`
+	if list, isList := v.Raw.([]any); isList && len(list) == 0 {
+		return nil, true
+	}
+	return schema.List(r, v, want, func(item document.Value) (expression, bool) {
+		e, ok := r.Text(item, want)
+		return expression{item, e}, ok
+	})
+}
+
 func outputKeys() schema.Section[Output] {
 	return schema.Section[Output]{Keys: []schema.Key[Output]{
 		schema.Size("keep", 64<<20, func(to *Output) *int64 { return &to.Keep }, "The history keeps this much of the end, within `[history].max_bytes`."),

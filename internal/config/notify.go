@@ -15,36 +15,6 @@ import (
 	"github.com/cronclave/cronclave/internal/config/schema"
 )
 
-// Notify is a target of notifications. Its URL, and the contents of its files, are secrets.
-type Notify struct {
-	Name string
-	// Kind is "webhook", "slack", "discord", "teams", "pagerduty", "ntfy", "gotify", "mail", "ping" or "command".
-	Kind string
-	// On has the names of the events that are sent: outcomes of runs and the other events of package notify. It is never empty.
-	On []string
-	// GroupWait is the time for which events after the first are collected into one message. Defaults to 30s; 0 for pagerduty and ping, which need each event.
-	GroupWait time.Duration
-	// URL is the address of the target; "" if URLFile names a file with the address. The text {job} in it stands for the name of the job.
-	URL, URLFile string
-	// TokenFile has a bearer token, a routing key or the password of a mail server; "" for none.
-	TokenFile string
-	// SecretFiles has the files with the keys that sign a webhook, at most two.
-	SecretFiles []string
-	// CAFile is a PEM file with the authority of the target's certificate; "" for the machine's authorities.
-	CAFile string
-	// Timeout bounds each attempt to send a message. Defaults to 15s.
-	Timeout time.Duration
-	// Title and Text are templates for the message about one event; "" for the default texts.
-	Title, Text string
-	// From and To are the addresses of a mail.
-	From string
-	To   []string
-	// Service is the service of a ping: "healthchecks", "cronitor", "sentry" or "kuma".
-	Service string
-	// Command is the program of kind command, with its arguments.
-	Command []string
-}
-
 // The events that a target can have in `on`. Package notify describes them.
 var (
 	outcomeEvents = []string{"running", "ok", "failed", "timeout", "canceled", "lost", "abandoned", "skipped", "missed"}
@@ -266,18 +236,6 @@ func checkTargetEvents(r *schema.Reader, v document.Value, n *Notify) {
 	}
 }
 
-// jobTargets reads the names of a job's targets. An empty list removes the targets of [defaults].
-func jobTargets(r *schema.Reader, v document.Value) ([]expression, bool) {
-	const want = `a list of names such as ["oncall"]`
-	if list, isList := v.Raw.([]any); isList && len(list) == 0 {
-		return nil, true
-	}
-	return schema.List(r, v, want, func(item document.Value) (expression, bool) {
-		e, ok := r.Text(item, want)
-		return expression{item, e}, ok
-	})
-}
-
 // finishNotify looks up the targets of a job.
 func finishNotify(r *schema.Reader, d *draft, known map[string]Notify, now time.Time) {
 	for _, e := range d.targets {
@@ -339,19 +297,4 @@ func (c *fileChecks) ofTarget(v document.Value, n Notify) {
 		check("secret_files", path, true)
 	}
 	check("ca_file", n.CAFile, false)
-}
-
-// notifyDigest has the settings of a target that the replicas of a cluster must agree on.
-type notifyDigest struct {
-	Kind      string
-	On        []string
-	GroupWait time.Duration
-}
-
-func (c *Config) notifyDigests() map[string]notifyDigest {
-	digests := make(map[string]notifyDigest, len(c.Notify))
-	for name, n := range c.Notify {
-		digests[name] = notifyDigest{n.Kind, n.On, n.GroupWait}
-	}
-	return digests
 }

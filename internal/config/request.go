@@ -93,3 +93,8 @@ type Traces struct {
 	// Timeout bounds a request. Defaults to 10s.
 	Timeout time.Duration
 }
+
+// TLS has the paths of PEM files, and the name that the certificate of the Redis server must contain. Each may be "".
+type TLS struct {
+	CAFile, CertFile, KeyFile, ServerName string
+}

@@ -23,13 +23,23 @@ type entry struct {
 	tags              []string
 	disabled          bool
 
+	ticks
+	process
+	policies
+}
+
+// ticks has the values of the keys that say when a job runs.
+type ticks struct {
 	schedule, except []string
 	calendar         []string // dates of the job's own calendar
 	startsAt         string
 	expiresAt        string
 	after            []string
 	zone             string
+}
 
+// process has the values of the keys that say what runs, and as whom.
+type process struct {
 	argv   []string
 	script string
 	shell  []string
@@ -40,10 +50,15 @@ type entry struct {
 	envFromFile             []variable
 	ownEnv                  bool // the job does not inherit the replica's environment
 	keepsPrivileges         bool // programs cannot gain rights
+	memory                  string
+	nice, pids              int
+}
 
+// policies has the values of the other keys.
+type policies struct {
 	jitter, startDeadline, catchUp, catchUpWindow, timeout, killGrace string
-	overlap, pool, memory                                             string
-	parallel, perTick, nice, pids                                     int
+	overlap, pool                                                     string
+	parallel, perTick                                                 int
 	retry                                                             *retry
 	okExitCodes                                                       []int
 }

@@ -64,9 +64,17 @@ type dialect struct {
 	question     bool    // ? is *
 	random       bool    // a~b
 	unrestricted dayRule // which day fields do not count
-	alwaysBoth   bool    // both day fields must match
-	oneDayField  bool    // two restricted day fields are refused
+	restricted   dayPair // what two restricted day fields mean
 }
+
+// A dayPair says what two restricted day fields mean.
+type dayPair int
+
+const (
+	eitherDay dayPair = iota // one match is enough
+	bothDays                 // both must match
+	noPair                   // they are refused
+)
 
 // A dayRule decides whether a day field counts as unrestricted. If one of the two day fields is unrestricted, both must match; otherwise, either.
 type dayRule int
@@ -111,14 +119,14 @@ func dialects() map[string]dialect {
 		"busybox":      {name: "busybox crond", bareStep: takesFirst, backwards: wraps, longNames: true, unrestricted: byContent},
 		"openbsd":      {name: "OpenBSD's cron", sunday7: true, random: true},
 		"supercronic":  {name: "supercronic", bareStep: takesTail, backwards: neverRuns, sunday7: true, longNames: true, question: true, unrestricted: byItem},
-		"systemd-cron": {name: "systemd-cron", sunday7: true, longNames: true, alwaysBoth: true},
+		"systemd-cron": {name: "systemd-cron", sunday7: true, longNames: true, restricted: bothDays},
 	}
 }
 
 // robfig is the parser of Kubernetes, dkron and ofelia. parseCrontab is the Python library that yacron uses.
 var (
 	robfig       = dialect{name: "robfig/cron", bareStep: takesTail, question: true, unrestricted: byStep}
-	parseCrontab = dialect{name: "yacron", bareStep: takesTail, question: true, unrestricted: byItem, oneDayField: true}
+	parseCrontab = dialect{name: "yacron", bareStep: takesTail, question: true, unrestricted: byItem, restricted: noPair}
 )
 
 // parseField parses a field. The error is the reason for which the entry is refused.

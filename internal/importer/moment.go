@@ -31,8 +31,8 @@ func (d dialect) parseMoment(words []string) (m moment, err error) {
 		}
 	}
 	day, weekday := m.fields[dayOfMonth], m.fields[dayOfWeek]
-	m.both = day.wild || weekday.wild || d.alwaysBoth
-	if d.oneDayField && !m.both {
+	m.both = day.wild || weekday.wild || d.restricted == bothDays
+	if d.restricted == noPair && !m.both {
 		return m, fmt.Errorf("%s refuses a day of month beside a day of week", d.name)
 	}
 	return m, nil

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +20,15 @@ import (
 
 // Run runs the suite. connect returns a client of the server to test, with ContextTimeoutEnabled. Each test has its own namespace and removes its keys.
 func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
-	for name, test := range map[string]func(*suite){
+	all := testsOfTheHistory()
+	maps.Copy(all, testsOfTheRest())
+	for name, test := range all {
+		t.Run(name, func(t *testing.T) { test(newSuite(t, connect(t))) })
+	}
+}
+
+func testsOfTheHistory() map[string]func(*suite) {
+	return map[string]func(*suite){
 		"end completes running":           endCompletesRunning,
 		"records in any order":            recordsInAnyOrder,
 		"abandoned keeps its start":       abandonedKeepsItsStart,
@@ -56,31 +65,34 @@ func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 		"streaks and late reports":        streaksOfLateReports,
 		"streaks and gaps":                streaksOfGaps,
 		"streaks and a late ok":           streaksOfALateOK,
-		"requests":                        requests,
-		"answers to requests":             answers,
-		"damaged requests":                damagedRequests,
-		"requests expire":                 requestsExpire,
-		"requests are received":           requestsAreHeard,
-		"live output":                     liveOutput,
-		"incidents of Redis":              incidents,
-		"configurations":                  configurations,
-		"configurations of versions":      configurationsOfVersions,
-		"long configurations":             longConfigurations,
-		"configurations have one writer":  configurationsHaveOneWriter,
-		"damaged configurations":          damagedConfigurations,
-		"uses of locks":                   lockUses,
-		"outboxes":                        outboxes,
-		"long outboxes":                   longOutboxes,
-		"queues of notifications":         queues,
-		"queues have one leader":          queuesHaveOneLeader,
-		"queues are bounded":              queuesAreBounded,
-		"open problems":                   openProblems,
-		"format":                          format,
-		"secret of sessions":              sessionSecrets,
-		"all keys in the namespace":       keys,
-		"namespaces share nothing":        namespaces,
-	} {
-		t.Run(name, func(t *testing.T) { test(newSuite(t, connect(t))) })
+	}
+}
+
+func testsOfTheRest() map[string]func(*suite) {
+	return map[string]func(*suite){
+		"requests":                       requests,
+		"answers to requests":            answers,
+		"damaged requests":               damagedRequests,
+		"requests expire":                requestsExpire,
+		"requests are received":          requestsAreHeard,
+		"live output":                    liveOutput,
+		"incidents of Redis":             incidents,
+		"configurations":                 configurations,
+		"configurations of versions":     configurationsOfVersions,
+		"long configurations":            longConfigurations,
+		"configurations have one writer": configurationsHaveOneWriter,
+		"damaged configurations":         damagedConfigurations,
+		"uses of locks":                  lockUses,
+		"outboxes":                       outboxes,
+		"long outboxes":                  longOutboxes,
+		"queues of notifications":        queues,
+		"queues have one leader":         queuesHaveOneLeader,
+		"queues are bounded":             queuesAreBounded,
+		"open problems":                  openProblems,
+		"format":                         format,
+		"secret of sessions":             sessionSecrets,
+		"all keys in the namespace":      keys,
+		"namespaces share nothing":       namespaces,
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/dial"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/notify"
 )
@@ -51,6 +52,7 @@ type Config struct {
 // A Dispatcher sends the notifications of a cluster.
 type Dispatcher struct {
 	Config
+	dialer  *dial.Dialer
 	mu      sync.Mutex
 	targets map[string]*target // the targets whose loops run
 }
@@ -58,11 +60,12 @@ type Dispatcher struct {
 // New returns a Dispatcher.
 func New(cfg Config) *Dispatcher {
 	cfg.open = notify.NewSender
-	return &Dispatcher{Config: cfg, targets: map[string]*target{}}
+	return &Dispatcher{Config: cfg, dialer: dial.New(dial.Config{}), targets: map[string]*target{}}
 }
 
 // Run sends notifications until ctx ends. Without a target in the configuration it makes no call.
 func (d *Dispatcher) Run(ctx context.Context) {
+	defer d.dialer.Close() // waits for lookups that have outlived their message
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	failed := backoff.New(readOutboxEvery, time.Minute)

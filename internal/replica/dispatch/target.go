@@ -89,7 +89,7 @@ func (t *target) sendNext(ctx context.Context, cfg config.Notify) (pause time.Du
 	if len(events) == 1 && events[0].Name == notify.Started && now.Sub(events[0].At) > startExpires {
 		return 0, t.Journal.EndAttempt(ctx, t.Token, chosen, t.delivery(events, journal.DeliveryDropped, "the run started long ago"), false, state.Next) //nolint:wrapcheck // it names the operation
 	}
-	sender, err := t.open(cfg, notify.SenderConfig{Version: t.Version})
+	sender, err := t.open(cfg, notify.SenderConfig{Version: t.Version, Dial: t.dialer.DialContext})
 	if err != nil {
 		return lookEvery, err //nolint:wrapcheck // the error names the target
 	}
