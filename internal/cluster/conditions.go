@@ -27,7 +27,7 @@ type Condition struct {
 }
 
 const (
-	// A run is slow by itself if it takes longer than slowFactor times the median of earlier runs, of which at least enoughRuns are known, and than slowAfter.
+	// Without warn_after, a run is slow if it takes longer than slowAfter, and longer than slowFactor times the median of at least enoughRuns earlier runs.
 	slowFactor = 4
 	enoughRuns = 3
 	slowAfter  = time.Minute

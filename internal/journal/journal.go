@@ -22,7 +22,7 @@
 //	{JOB}:records  hash: weight and RunID -> the record as JSON, without its output
 //	{JOB}:streak   sorted set: RunIDs of the failures since the last success, by their end, and a member for that success
 //	{JOB}:output   sorted set of blocks of output, ordered by their bytes: end, RunID, number, data
-//	{JOB}:outbox   sorted set: records of which the leader has not made notifications yet, as JSON, by their time
+//	{JOB}:outbox   sorted set: records that wait to become notifications, as JSON, by their time
 //	notify-targets sorted set: targets of notifications by the time when they were last configured
 //	outboxes       sorted set: jobs with such records
 //	{TARGET}:notify-queue  sorted set: notifications that were not sent yet, as JSON, by the time of their event

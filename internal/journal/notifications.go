@@ -25,7 +25,7 @@ const (
 	// maxNotifyIDs is the number of ids that are remembered. It is greater than MaxNotifications, so that an event that is queued again after it was sent is recognized.
 	maxNotifyIDs = 4 * MaxNotifications
 	maxIDLength  = 64
-	// maxUnsure is the maximum number of notifications of which the target may have several copies. Beyond it, the oldest ones are not counted as repeated.
+	// maxUnsure is the maximum length of TargetState.Unsure. Notifications beyond it are not counted as repeated.
 	maxUnsure = 1000
 	// keepTargets is the time for which a target is listed that is no longer configured. At most maxTargets are listed.
 	keepTargets = 24 * time.Hour
@@ -64,7 +64,7 @@ type TargetState struct {
 	// Token is the fencing token of the leadership that made the last change. A leader with a smaller token is refused.
 	Token int64 `json:"token"`
 	// Sent, Refused and Dropped count events since the first one. A dropped event was in the queue for too long, or too many came after it. Repeated counts
-	// events of which an earlier attempt had an unknown result, so the target may have them twice.
+	// sent events that had an attempt with an unknown result, so the target may have them twice.
 	Sent     int64 `json:"sent"`
 	Refused  int64 `json:"refused"`
 	Dropped  int64 `json:"dropped"`
@@ -131,7 +131,7 @@ type QueueRequest struct {
 	Token  int64     // of the leader
 	Now    time.Time // by the clock of Redis
 	Add    []Notification
-	// Opened has the jobs and problems that have failed, with the time of the failure. Closed has those of which Add has the end.
+	// Opened has the jobs that have failed and the problems that have begun, with the time. Closed has the jobs and problems whose end is in Add.
 	Opened map[string]time.Time
 	Closed []string
 }

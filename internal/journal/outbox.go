@@ -52,7 +52,7 @@ func (h *history) queuePostedIndex(ctx context.Context, p redis.Pipeliner, jobs 
 	}
 }
 
-// Outbox returns the records that wait in the outboxes of jobs: those of each job from old to new. If there are many, it returns a part of them, and more is
+// Outbox returns the records that wait in the outboxes of jobs. The records of one job are in order, from old to new. If there are many, it returns a part of them, and more is
 // true. Damaged entries are removed, and reported by an error that wraps [ErrCorrupt]; the returned records are valid.
 func (h *history) Outbox(ctx context.Context) (records []Posted, more bool, err error) {
 	ctx, cancel := h.withTimeout(ctx)

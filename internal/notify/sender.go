@@ -153,7 +153,7 @@ type call struct {
 	url         *url.URL // nil for a command
 	token       string
 	keys        []string
-	authorities *x509.CertPool // nil for those of the machine
+	authorities *x509.CertPool // nil for the authorities of the machine
 	dial        func(ctx context.Context, network, addr string) (net.Conn, error)
 	output      io.Writer
 }

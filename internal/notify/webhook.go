@@ -94,7 +94,7 @@ func webhookRequest(c *call, m Message) (request, error) {
 	return r, signRequest(&r, id, c.now, c.keys)
 }
 
-// signRequest adds the headers of Standard Webhooks. The time is that of this attempt, so that a receiver can refuse old requests.
+// signRequest adds the headers of Standard Webhooks. It signs the time of this attempt, so that a receiver can refuse old requests.
 func signRequest(r *request, id string, now time.Time, keys []string) error {
 	if len(keys) == 0 {
 		return nil

@@ -235,7 +235,7 @@ func Posts(cfg *config.Config, r *journal.Record) bool {
 	return job != nil && slices.ContainsFunc(job.Notify, func(name string) bool { return wants(cfg.Notify[name], r) })
 }
 
-// wants reports whether a target is told of a record. A target that is told of the end of failures must know of the failures.
+// wants reports whether a target gets the event of a record.
 func wants(t config.Notify, r *journal.Record) bool {
 	return slices.Contains(t.On, string(r.Outcome))
 }

@@ -129,7 +129,7 @@ func changesFor(cfg *config.Config, t config.Notify, open map[string]time.Time, 
 	return &r
 }
 
-// addEnd adds the end of a problem. A target without `fixed` is not told of it.
+// addEnd adds the end of a problem. A target without `fixed` gets no event.
 func addEnd(r *journal.QueueRequest, t config.Notify, key string, e notify.Event) {
 	r.Closed = append(r.Closed, key)
 	if slices.Contains(t.On, notify.Fixed) {
@@ -142,7 +142,7 @@ func isJobProblem(name string) bool {
 	return name == notify.Slow || name == notify.Stale || name == notify.Overdue
 }
 
-// concerns reports whether a target is told of a problem: a problem of a job goes to the targets of that job.
+// concerns reports whether a target gets the events of a problem. The problem of a job concerns only the targets of the job.
 func concerns(cfg *config.Config, t config.Notify, p Problem) bool {
 	if !slices.Contains(t.On, p.Name) {
 		return false

@@ -17,7 +17,7 @@ import (
 const (
 	// reportsSettle is the time after an outage of Redis in which all replicas report it. Their reports are merged into one incident.
 	reportsSettle = 15 * time.Second
-	// tellPast is the age of an incident beyond which nobody is told of it.
+	// tellPast is the age of an incident beyond which it causes no event.
 	tellPast = time.Hour
 )
 
