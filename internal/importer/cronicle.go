@@ -90,7 +90,6 @@ type cronicleContext struct {
 	disabled map[string]bool   // categories and plugins that are off
 	children map[string]int    // max_children of categories
 	names    map[string]string // names here by ids of events
-	titles   map[string]string // names here by titles
 }
 
 func (c *conversion) readExportedEvents(file string, records map[string]tree) {
