@@ -169,7 +169,6 @@ func TestNotificationOfAFailure(t *testing.T) {
 
 // TestNoNotificationIsLost kills replicas, the leader among them, while the target answers 200, 429 and 500, resets connections and hangs, in turn. Each failure
 // in the history is taken by the target, and an event is sent again only after an attempt that may have failed.
-// Promise: notifications
 func TestNoNotificationIsLost(t *testing.T) {
 	testtier.Slow(t)
 	const jobs, leastKills = 25, 4
