@@ -11,10 +11,10 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test test-long test-repeat test-programs test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint golangci vulncheck bench engines fuzz mutants model histories way memory quorum vm browser soak alerts clean
+.PHONY: help build test test-long test-repeat test-programs test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint golangci vulncheck bench engines fuzz mutants model histories way memory quorum vm browser release release-check image image-check chart soak alerts clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build a static binary into ./bin
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/cronclave ./cmd/cronclave
@@ -104,6 +104,7 @@ lint: ## vet, gofmt, staticcheck, and the rules on who may import what
 	go vet -tags failpoints ./scheduler/...
 	go -C bench vet ./...
 	go -C integration/browser vet -tags browser ./...
+	go -C packaging vet ./...
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "not formatted by gofmt:"; echo "$$files"; exit 1; }
 	bin/staticcheck ./...
 	cd integration && ../bin/staticcheck ./...
@@ -173,6 +174,23 @@ browser: ## answer the questions of an on-call engineer on the pages of three re
 		apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium fonts-dejavu-core; \
 	else echo 'Chromium is missing: apt-get install chromium fonts-dejavu-core' >&2; exit 1; fi
 	go -C integration/browser test -tags browser -count=1 -v -timeout 10m .
+
+release: ## build the binaries, packages, SBOM and signed sums of the tagged commit into bin/release; CRONCLAVE_RELEASE_KEY=FILE, see packaging/release.sh
+	packaging/release.sh
+
+release-check: ## build a release twice, in two folders, and compare byte for byte; then lintian, rpm and systemd-analyze judge it; root gets them installed
+	CRONCLAVE_TEST_INSTALL=1 packaging/reproducible.sh
+
+image: ## build the images cronclave:dev (15 MB packed at most) and cronclave:dev-shell from the program in bin, without pulling any
+	$(MAKE) build
+	VERSION=$(VERSION) packaging/image.sh bin/cronclave cronclave:dev
+	VERSION=$(VERSION) packaging/image.sh bin/cronclave cronclave:dev-shell shell
+
+image-check: image ## run three replicas of the image on a network, cut one off, and count the runs; then docker compose judges deploy/compose
+	packaging/image-check.sh cronclave:dev-shell cronclave:dev
+
+chart: build ## lint the Helm chart, decode it by the types of Kubernetes, and judge its pods by Pod Security; UPDATE=-update writes deploy/kubernetes
+	CRONCLAVE_TEST_PROGRAM=$(CURDIR)/bin/cronclave go test -C packaging/chart -count=1 . $(UPDATE)
 
 DURATION := 1h
 

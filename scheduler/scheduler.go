@@ -172,6 +172,16 @@ func (s *Scheduler) Lateness() (late time.Duration, ok bool) {
 	}
 }
 
+// SinceIteration returns the time since the last iteration of the scheduler's loop, which sleeps for two seconds at most. ok is false while no loop
+// runs, as with [Scheduler.Lateness]. SinceIteration may be called at any time, and does not wait for the loop.
+func (s *Scheduler) SinceIteration() (since time.Duration, ok bool) {
+	round := s.late.round.Load()
+	if round == nil {
+		return 0, false
+	}
+	return time.Since(*round), true
+}
+
 func latestOverdue(tasks map[string]*task, now time.Time) (late time.Duration) {
 	for _, t := range tasks {
 		if due, ok := t.Overdue(); ok {

@@ -14,6 +14,7 @@ import (
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/replica"
+	"github.com/cronclave/cronclave/internal/sdnotify"
 )
 
 func newRunCommand(a *app) *cobra.Command {
@@ -82,6 +83,7 @@ func (a *app) runReplica(ctx context.Context, name string, embed, trial bool) er
 	r, err := replica.New(replica.Config{
 		Jobs: cfg, Files: files, Redis: conn, Trial: where != production, Name: name, Version: programVersion(),
 		Log: log, LogDropped: a.logDropped, WardenLog: a.wardenLog(), ClockOffset: offset,
+		Notifier: sdnotify.New(os.Getenv, os.Getpid()),
 		Load: func() (*config.Config, *config.Files, error) {
 			cfg, files, err := a.readConfig()
 			if err == nil {

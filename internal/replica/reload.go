@@ -30,6 +30,7 @@ type reloader struct {
 	monitor      *monitor
 	apply        func(context.Context, *config.Config) error // makes the scheduler run the jobs
 	describeSoon func()                                      // publishes the descriptions of the jobs
+	supervision  *supervision
 
 	load  func() (*config.Config, *config.Files, error)
 	files *config.Files
@@ -42,15 +43,19 @@ type reloader struct {
 func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
+	announced := func(settled string) {
+		defer l.supervision.announceReload()()
+		l.reloadConfig(ctx, settled)
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-asked:
-			l.reloadConfig(ctx, "")
+			announced("")
 		case <-look.C:
 			if l.hasStableChange(ctx) {
-				l.reloadConfig(ctx, l.fresh)
+				announced(l.fresh)
 			}
 		}
 	}

@@ -78,7 +78,7 @@ func TestReloadEndsWithTheReplica(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	answers, ended := make(chan struct{}), make(chan struct{})
 	defer close(answers)
-	l := &reloader{log: hclog.NewNullLogger(), files: &config.Files{}, load: func() (*config.Config, *config.Files, error) {
+	l := &reloader{log: hclog.NewNullLogger(), supervision: &supervision{}, files: &config.Files{}, load: func() (*config.Config, *config.Files, error) {
 		stop()
 		<-answers
 		return nil, nil, errors.New("not read")

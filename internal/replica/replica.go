@@ -26,6 +26,7 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/replica/dispatch"
 	"github.com/cronclave/cronclave/internal/replica/leader"
+	"github.com/cronclave/cronclave/internal/sdnotify"
 	"github.com/cronclave/cronclave/internal/warden"
 	"github.com/cronclave/cronclave/internal/web/metrics"
 	"github.com/cronclave/cronclave/locking"
@@ -51,6 +52,8 @@ type Config struct {
 	WardenLog  WardenLog
 	// ClockOffset is added to this machine's wall clock, to simulate a wrong clock.
 	ClockOffset time.Duration
+	// Notifier sends the state of the replica to the service manager.
+	Notifier sdnotify.Notifier
 }
 
 // A Replica is one replica of a cluster. [Replica.Run] may be called once, and [Replica.Abort] at any time.
@@ -79,6 +82,8 @@ type Replica struct {
 	clock      func() time.Time // this machine's wall clock, plus Config.ClockOffset
 	started    time.Time
 	readiness  readiness
+
+	supervision supervision
 }
 
 // New returns a replica. It listens on the address of [server] and starts the warden, but sends nothing to Redis. [Replica.Close] releases its resources.
@@ -87,7 +92,8 @@ func New(cfg Config) (*Replica, error) {
 		log: cfg.Log.With("replica", cfg.Name), redis: cfg.Redis, started: time.Now(),
 		clock: func() time.Time { return time.Now().Add(cfg.ClockOffset) }}
 	r.peers.self = r.id
-	r.reloader = reloader{log: r.log, cfg: &r.cfg, refused: &r.refused, monitor: &r.monitor, apply: r.applyJobs, describeSoon: r.membership.publisher.describeSoon, load: cfg.Load, files: cfg.Files}
+	r.supervision = supervision{to: cfg.Notifier, log: r.log, describe: r.describeState, sinceIteration: func() (time.Duration, bool) { return r.scheduler.SinceIteration() }}
+	r.reloader = reloader{log: r.log, supervision: &r.supervision, cfg: &r.cfg, refused: &r.refused, monitor: &r.monitor, apply: r.applyJobs, describeSoon: r.membership.publisher.describeSoon, load: cfg.Load, files: cfg.Files}
 	r.cfg.Store(cfg.Jobs)
 	if err := r.prepareParts(cfg); err != nil {
 		r.Close()
@@ -217,6 +223,7 @@ func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	var web sync.WaitGroup // ends after all runs and their records
 	web.Go(func() { r.monitor.runServer(served) })
 	web.Go(func() { r.traces.Run(served) })
+	web.Go(func() { r.supervision.runStatus(served) })
 	defer web.Wait()
 	defer shut()
 	r.announceStart()
@@ -240,13 +247,16 @@ func (r *Replica) runScheduler(ctx context.Context, reload <-chan struct{}) (err
 	campaign, resign := context.WithCancel(work)
 	registered, leave := context.WithCancel(context.WithoutCancel(ctx))
 	r.readiness.enterPhase(scheduling)
+	r.supervision.send(sdnotify.Ready, sdnotify.Status(fmt.Sprintf("scheduling %d jobs", len(r.cfg.Load().Jobs))))
 	var beside sync.WaitGroup
+	beside.Go(func() { r.supervision.runWatchdog(work) })
 	beside.Go(func() { r.leadership.Campaign(campaign, r.lead) })
 	beside.Go(func() { r.membership.run(registered) })
 	beside.Go(func() { r.events.Run(registered) })
 	beside.Go(func() { watchStandstill(registered, r.serverNow, r.stoodStill) })
 	defer context.AfterFunc(work, func() {
 		r.readiness.enterPhase(draining)
+		r.supervision.announceDrain(r.cfg.Load().Replica.DrainTimeout)
 		r.membership.renewSoon()
 	})()
 	beside.Go(func() { r.live.run(registered) })

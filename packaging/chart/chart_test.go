@@ -1,0 +1,182 @@
+// Package chart checks the Helm chart without a cluster: by helm, by the types of Kubernetes, and by its Pod Security admission.
+package chart
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	root  = "../.."
+	chart = root + "/deploy/helm/cronclave"
+	plain = root + "/deploy/kubernetes/cronclave.yaml"
+)
+
+var update = flag.Bool("update", false, "write the plain manifests")
+
+// everything turns on what is off by default.
+var everything = []string{
+	"--set", "serviceMonitor.enabled=true,serviceMonitor.labels.release=prometheus,priorityClassName=high,nodeSelector.disk=ssd",
+	"--set-json", `env=[{"name":"A","value":"b"}]`, "--set-json", `envFrom=[{"secretRef":{"name":"s"}}]`,
+	"--set-json", `extraVolumes=[{"name":"data","emptyDir":{}}]`, "--set-json", `extraVolumeMounts=[{"name":"data","mountPath":"/data"}]`,
+	"--set-json", `podAnnotations={"a":"b"}`, "--set-json", `podLabels={"c":"d"}`, "--set-json", `tolerations=[{"key":"k","operator":"Exists"}]`,
+	"--set-json", `topologySpreadConstraints=[{"maxSkew":1,"topologyKey":"topology.kubernetes.io/zone","whenUnsatisfiable":"DoNotSchedule"}]`,
+	"--set-json", `affinity={"nodeAffinity":{}}`, "--set-json", `imagePullSecrets=[{"name":"r"}]`,
+}
+
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"tool", "helm"}, args...)...)
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+t.TempDir(), "HELM_CONFIG_HOME="+t.TempDir(), "HELM_DATA_HOME="+t.TempDir())
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", &failure{err, string(out) + stderr.String()}
+	}
+	return string(out), nil
+}
+
+type failure struct {
+	error
+	said string
+}
+
+func (f *failure) Error() string { return f.error.Error() + ": " + f.said }
+
+func render(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := helm(t, append([]string{"template", "cronclave", chart, "--namespace", "cronclave"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestLint(t *testing.T) {
+	for _, args := range [][]string{nil, everything} {
+		if _, err := helm(t, append([]string{"lint", "--strict", chart}, args...)...); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestObjectsAreStrict decodes every object into its type, which refuses unknown and mistyped fields, and judges the pods by the profile "restricted".
+func TestObjectsAreStrict(t *testing.T) {
+	for name, args := range map[string][]string{"defaults": nil, "everything": everything} {
+		t.Run(name, func(t *testing.T) {
+			kinds := map[string]int{}
+			for _, text := range strings.Split(render(t, args...), "\n---\n") {
+				var kind struct{ Kind string }
+				if err := yaml.Unmarshal([]byte(text), &kind); err != nil {
+					t.Fatalf("%v\n%s", err, text)
+				}
+				kinds[kind.Kind]++
+				into := map[string]any{"Deployment": &appsv1.Deployment{}, "ConfigMap": &corev1.ConfigMap{}, "Service": &corev1.Service{},
+					"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "ServiceMonitor": &map[string]any{}}[kind.Kind]
+				if into == nil {
+					t.Fatalf("an object of the kind %q:\n%s", kind.Kind, text)
+				}
+				if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+					t.Errorf("%s: %v", kind.Kind, err)
+				}
+				if d, ok := into.(*appsv1.Deployment); ok {
+					judgePods(t, d)
+				}
+			}
+			if kinds["Deployment"] != 1 || kinds["PodDisruptionBudget"] != 1 || kinds["ServiceMonitor"] != len(args)/max(len(args), 1) {
+				t.Errorf("%v", kinds)
+			}
+		})
+	}
+}
+
+func judgePods(t *testing.T, d *appsv1.Deployment) {
+	t.Helper()
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := d.Spec.Template
+	results := evaluator.EvaluatePod(api.LevelVersion{Level: api.LevelRestricted, Version: api.LatestVersion()}, &pod.ObjectMeta, &pod.Spec)
+	if len(results) < 5 {
+		t.Errorf("%d checks of the profile were made", len(results))
+	}
+	for _, r := range results {
+		if !r.Allowed {
+			t.Errorf("restricted: %s: %s", r.ForbiddenReason, r.ForbiddenDetail)
+		}
+	}
+	c := pod.Spec.Containers[0]
+	if !*c.SecurityContext.ReadOnlyRootFilesystem || *pod.Spec.AutomountServiceAccountToken {
+		t.Error("the root file system is writable, or a token of a service account is mounted")
+	}
+	if c.LivenessProbe.HTTPGet.Path != "/healthz" || c.ReadinessProbe.HTTPGet.Path != "/readyz" {
+		t.Error("the probes: an outage of Redis must not restart the replicas")
+	}
+}
+
+// TestSchemaRefuses sets values that are wrong.
+func TestSchemaRefuses(t *testing.T) {
+	for _, set := range []string{"replicaCount=0", "replicas=3", "image.tga=1", "podDisruptionBudget.maxUnavailable=0", "serviceMonitor.interval=often", "secretName="} {
+		if _, err := helm(t, "template", "x", chart, "--set", set); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+}
+
+// TestPlainManifests keeps deploy/kubernetes equal to the chart with its default values; -update writes it.
+func TestPlainManifests(t *testing.T) {
+	want := "# Made of deploy/helm/cronclave by `make chart UPDATE=-update`. Needs a namespace, a Secret and an image:\n#\n" +
+		"#\tkubectl create namespace cronclave\n" +
+		"#\tkubectl -n cronclave create secret generic cronclave --from-file=redis-password --from-file=cronclave-users\n" +
+		strings.ReplaceAll(render(t), "    app.kubernetes.io/managed-by: Helm\n", "")
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(plain), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(plain, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(plain)
+	if err != nil || string(got) != want {
+		t.Errorf("%s is not what the chart gives: make chart UPDATE=-update (%v)", plain, err)
+	}
+}
+
+// TestConfigurationIsValid has the program check the jobs.toml of the chart.
+func TestConfigurationIsValid(t *testing.T) {
+	program := os.Getenv("CRONCLAVE_TEST_PROGRAM")
+	if program == "" {
+		t.Fatal("CRONCLAVE_TEST_PROGRAM must name a cronclave: make chart")
+	}
+	values, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct{ Config string }
+	if err := yaml.Unmarshal(values, &v); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "jobs.toml")
+	if err := os.WriteFile(file, []byte(v.Config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), program, "check", "--no-env", file).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

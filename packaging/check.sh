@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Checks the files of a release:  packaging/check.sh DIR PUBLIC_KEY
+#
+# The signature, the sums, the packages by lintian and rpm, the unit by systemd-analyze, the installed program and its files. With
+# CRONCLAVE_TEST_INSTALL=1, root on Debian or Ubuntu gets what is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+dir=${1:?usage: check.sh DIR PUBLIC_KEY} key=${2:?usage: check.sh DIR PUBLIC_KEY}
+stop() { echo "check: $1" >&2; exit 1; }
+need() { # COMMAND PACKAGE
+	command -v "$1" >/dev/null && return
+	[[ ${CRONCLAVE_TEST_INSTALL-} == 1 && $(id -u) == 0 ]] || stop "$1 is missing: apt-get install $2 (CRONCLAVE_TEST_INSTALL=1 lets root do it)"
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get -qq install -y --no-install-recommends "$2" >/dev/null || { apt-get -qq update && apt-get -qq install -y --no-install-recommends "$2" >/dev/null; }
+}
+need lintian lintian
+need rpm rpm
+need man man-db
+need systemd-analyze systemd
+need ssh-keygen openssh-client
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+printf 'releases %s\n' "$(cat "$key")" >"$work/signers"
+ssh-keygen -q -Y verify -f "$work/signers" -I releases -n cronclave-release -s "$dir/SHA256SUMS.sig" <"$dir/SHA256SUMS"
+(cd "$dir" && sha256sum --quiet -c SHA256SUMS)
+unlisted=$(cd "$dir" && ls | grep -vxF -e SHA256SUMS -e SHA256SUMS.sig -f <(awk '{print $2}' SHA256SUMS) || true)
+[[ ! $unlisted ]] || stop "not in SHA256SUMS: $unlisted"
+echo "check: signature and sums hold"
+
+for deb in "$dir"/*.deb; do
+	lintian --fail-on error --tag-display-limit 0 "$deb"
+	dpkg-deb --info "$deb" conffiles | grep -qx /etc/cronclave/jobs.toml || stop "$deb: jobs.toml is no conffile"
+done
+for rpm in "$dir"/*.rpm; do
+	rpm -K --nosignature "$rpm" >/dev/null
+	rpm -qp --qf '%{NAME} %{VERSION} %{ARCH} %{BUILDHOST}\n' "$rpm"
+	[[ $(rpm -qpc "$rpm") == /etc/cronclave/jobs.toml ]] || stop "$rpm: jobs.toml is no configuration file"
+	rpm -qpl "$rpm" | grep -qx /usr/lib/systemd/system/cronclave.service || stop "$rpm: no unit"
+done
+echo "check: deb and rpm are sound"
+
+# The package of this machine's architecture, unpacked: its program, its pages, its completions, its unit.
+deb=$(ls "$dir"/*_"$(dpkg --print-architecture)".deb) || stop "no deb for this machine"
+dpkg-deb -x "$deb" "$work/root"
+program=$work/root/usr/bin/cronclave
+"$program" version
+ldd "$program" 2>&1 | grep -q 'not a dynamic executable' || stop "the program is not static"
+"$program" check "$work/root/etc/cronclave/jobs.toml"
+MANPAGER=cat man --warnings -l "$work"/root/usr/share/man/man1/*.1.gz >/dev/null 2>"$work/man.log"
+[[ ! -s $work/man.log ]] || { cat "$work/man.log" >&2; stop "man pages with faults"; }
+for command in $("$program" help | awk '/^Available Commands:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }'); do
+	[[ $command == help || -s $work/root/usr/share/man/man1/cronclave-$command.1.gz ]] || stop "no man page of $command"
+done
+bash -n "$work/root/usr/share/bash-completion/completions/cronclave"
+# The unit names files of an installed package, so they are looked up below the unpacked one.
+cp "$work/root/lib/systemd/system/cronclave.service" "$work/cronclave.service"
+sed -i "s|/usr/bin/cronclave|$program|" "$work/cronclave.service"
+for drop_in in '' root strict; do
+	rm -rf "$work/cronclave.service.d"
+	mkdir "$work/cronclave.service.d"
+	[[ ! $drop_in ]] || cp "deploy/systemd/$drop_in.conf" "$work/cronclave.service.d/"
+	systemd-analyze verify --man=no "$work/cronclave.service" 2>&1 | grep -F cronclave && stop "the unit has faults (drop-in: $drop_in)"
+	systemd-analyze security --offline=yes "$work/cronclave.service" 2>/dev/null | tail -n 1
+done
+echo "check: passed"

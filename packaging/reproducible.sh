@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Builds the release twice, in folders of different names, with different users' settings and an empty build cache for the second, and compares
+# byte for byte. Then it checks the signature and the packages. `make release-check` calls it.  PLATFORMS=linux/amd64 for less.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+export VERSION=${VERSION:-v0.0.1-check}
+
+ssh-keygen -q -t ed25519 -N '' -C check -f "$work/key"
+git clone -q "$root" "$work/a"
+git clone -q "$root" "$work/another-folder"
+CRONCLAVE_RELEASE_KEY=$work/key "$work/a/packaging/release.sh" "$work/first"
+mkdir "$work/home"
+(
+	umask 077
+	HOME=$work/home TZ=Asia/Tokyo LC_ALL='' LANG=de_DE.UTF-8 GOMODCACHE=$(go env GOMODCACHE) GOCACHE=$work/cache CRONCLAVE_RELEASE_KEY=$work/key \
+		"$work/another-folder/packaging/release.sh" "$work/second" >/dev/null
+)
+diff -r "$work/first" "$work/second"
+echo "reproducible: $(ls "$work/first" | wc -l) files are equal"
+"$root/packaging/check.sh" "$work/first" "$work/key.pub"
