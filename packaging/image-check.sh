@@ -48,9 +48,9 @@ await() {
 	docker logs --tail 20 "$net-a" >&2
 	stop "$1"
 }
-outcomes() { ask "${2:-a}" history "$1" --json -n 50 | tr '{' '\n' | sed -n 's/.*"tick":"\([^"]*\)".*"replica":"\([^"]*\)".*"outcome":"\([^"]*\)".*/\1 \2 \3/p'; }
+outcomes() { ask a history "$1" --json -n 50 | tr -d ' \n' | tr '{' '\n' | sed -n 's/.*"tick":"\([^"]*\)".*"replica":"\([^"]*\)".*"outcome":"\([^"]*\)".*/\1 \2 \3/p'; }
 count_ok() { [[ $(outcomes "$1" | grep -c ' ok$') -ge $2 ]]; }
-three_up() { [[ $(ask a status --json | grep -o '"state":"up"' | wc -l) == 3 ]]; }
+three_up() { ask a status | grep -q ': 3 replicas up,'; }
 await "three replicas are not up" three_up
 await "jobs do not run" count_ok shell 4
 await "jobs do not run" count_ok plain 4

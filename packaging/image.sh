@@ -33,7 +33,7 @@ if [ "${3-}" = shell ]; then
 fi
 find "$root" -exec touch -h -d "@${SOURCE_DATE_EPOCH:-0}" {} +
 cp deploy/docker/Dockerfile "$work/"
-docker build -q -t "$tag" --build-arg "VERSION=${VERSION:-dev}" "$work" >/dev/null
+docker build -q -t "$tag" --build-arg "VERSION=${VERSION:-dev}" "$work" >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
 packed=$(docker save "$tag" | gzip -6 | wc -c)
 echo "image.sh: $tag, $((packed / 1000)) kB packed, user $(docker image inspect -f '{{.Config.User}}' "$tag")"
 [ "$packed" -le 15000000 ] || { echo 'image.sh: more than 15 MB packed' >&2; exit 1; }
