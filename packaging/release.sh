@@ -31,7 +31,7 @@ export CGO_ENABLED=0 GOTOOLCHAIN=go1.26.8 GOFLAGS='-mod=readonly -buildvcs=false
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/source" "$work/tools" "$work/bin"
-git archive HEAD | tar -C "$work/source" -x
+git -c tar.umask=022 archive HEAD | tar -C "$work/source" -x
 cd "$work/source"
 name=cronclave_${version#v}
 
