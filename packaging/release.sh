@@ -30,9 +30,11 @@ export CGO_ENABLED=0 GOTOOLCHAIN=go1.26.8 GOFLAGS='-mod=readonly -buildvcs=false
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir "$work/source" "$work/tools" "$work/bin"
-git -c tar.umask=022 archive HEAD | tar -C "$work/source" -x
+mkdir "$work/tools" "$work/bin"
+# A clone, because the SBOM takes its version from the tag.
+git clone -q --shared . "$work/source" 2>"$work/log" || { cat "$work/log" >&2; stop "git clone failed"; }
 cd "$work/source"
+git tag -f "$version" >"$work/log"
 name=cronclave_${version#v}
 
 build() { # PLATFORM
