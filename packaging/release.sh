@@ -32,7 +32,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/tools" "$work/bin"
 # A clone, because the SBOM takes its version from the tag.
-git clone -q --shared . "$work/source" 2>"$work/log" || { cat "$work/log" >&2; stop "git clone failed"; }
+git clone -q . "$work/source" 2>"$work/log" || { cat "$work/log" >&2; stop "git clone failed"; }
 cd "$work/source"
 git tag -f "$version" >"$work/log"
 name=cronclave_${version#v}
