@@ -50,7 +50,7 @@ await() {
 }
 outcomes() { ask a history "$1" --json -n 50 | tr -d ' \n' | tr '{' '\n' | sed -n 's/.*"tick":"\([^"]*\)".*"replica":"\([^"]*\)".*"outcome":"\([^"]*\)".*/\1 \2 \3/p'; }
 count_ok() { [[ $(outcomes "$1" | grep -c ' ok$') -ge $2 ]]; }
-three_up() { ask a status | grep -q ': 3 replicas up,'; }
+three_up() { ask a status | grep ': 3 replicas up,' >/dev/null; }
 await "three replicas are not up" three_up
 await "jobs do not run" count_ok shell 4
 await "jobs do not run" count_ok plain 4
