@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -191,8 +192,9 @@ func newWhyCommand(a *app) *cobra.Command {
 		Use:   "why JOB TIME",
 		Short: "Explain what became of a job at an instant, and for which reason",
 		Long: `Explain what became of a job at an instant: that it is no tick of the job, and for which reason, or how the tick ended, on which replica, with which
-token, and for which reason it did not run. TIME is RFC 3339, or a date and a time by the clock of the job's zone.`,
-		Example: "  cronclave why nightly-backup '2026-11-01 03:00'",
+token, and for which reason it did not run. TIME is RFC 3339, or a date and a time by the clock of the job's zone. A time without a date is the newest one that
+is not in the future. now and -5m mean the newest tick until then.`,
+		Example: "  cronclave why nightly-backup '2026-11-01 03:00'\n  cronclave why nightly-backup -12h",
 		Args:    cobra.MinimumNArgs(2),
 
 		ValidArgsFunction: a.completeJobs(1),
@@ -201,7 +203,7 @@ token, and for which reason it did not run. TIME is RFC 3339, or a date and a ti
 				return usageError("why takes a JOB and a TIME")
 			}
 			return a.withOperator(cmd.Context(), func(o *operating) error {
-				explanation, err := o.Why(cmd.Context(), args[0], strings.Join(args[1:], " "))
+				explanation, err := o.Why(cmd.Context(), args[0], strings.TrimSpace(strings.Join(args[1:], " ")))
 				switch {
 				case err != nil:
 					return err
@@ -215,6 +217,20 @@ token, and for which reason it did not run. TIME is RFC 3339, or a date and a ti
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+var agoForm = regexp.MustCompile(`^-\d`)
+
+// protectTimes puts a space before the times of the command why that look like flags, such as -5m.
+func protectTimes(root *cobra.Command, args []string) []string {
+	if cmd, _, err := root.Find(args); err != nil || cmd.Name() != "why" {
+		return args
+	}
+	args = slices.Clone(args)
+	for i, arg := range args {
+		args[i] = agoForm.ReplaceAllStringFunc(arg, func(ago string) string { return " " + ago })
+	}
+	return args
 }
 
 func newAuditCommand(a *app) *cobra.Command {

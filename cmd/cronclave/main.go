@@ -70,7 +70,7 @@ func runCommandLine(ctx context.Context, args []string, s streams) int {
 // alone reports the result.
 func (a *app) runCommand(ctx context.Context, args []string) (code int) {
 	root := newRoot(a) //nolint:contextcheck // the commands get the context from cobra
-	root.SetArgs(args)
+	root.SetArgs(protectTimes(root, args))
 	cmd, err := root.ExecuteContextC(ctx)
 	code = a.exitCode(cmd, err)
 	lost := console.WriteError(a.out)

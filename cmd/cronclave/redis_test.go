@@ -339,7 +339,9 @@ func TestTheWholeHistoryIsReadWithoutAConfiguration(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--config", broken}} {
 		for want, args := range map[string][]string{
 			fmt.Sprintf(`"tick": %q`, records[kept-1].Tick.Format(time.RFC3339)): {"history", "j", "-n", "1000", "--json"},
-			": over\n": {"why", "j", records[kept-1].Tick.Format(time.RFC3339)},
+			": over\n":              {"why", "j", records[kept-1].Tick.Format(time.RFC3339)},
+			" 00:00:00 UTC: over\n": {"why", "j", "-5m"},
+			`"fate": "over"`:        {"why", "j", "00:00", "--json"},
 		} {
 			var out, said bytes.Buffer
 			code := runCommandLine(t.Context(), slices.Concat(args, flags, []string{"--redis", s.URL()}), streams{out: &out, err: &said})

@@ -39,8 +39,8 @@ type Explanation struct {
 	Runs []journal.Record `json:"runs"`
 }
 
-// Why explains what happened at an instant of a job, and why. at is RFC 3339, or a date and a local time in the job's zone. If no replica has described the
-// job, at is in UTC, and Why fails unless the history has a record of that instant.
+// Why explains what happened at an instant of a job, and why. at is RFC 3339, a date and a local time in the job's zone, or a recent instant as in readRecent. If
+// no replica has described the job, at is in UTC, and Why fails unless the history has a record of that instant.
 func (o *Operator) Why(ctx context.Context, job, at string) (*Explanation, error) {
 	if !journal.IsJobName(job) { // a job with an invalid name has no lock to inspect
 		if err := o.mustKnow(ctx, job); err != nil {
@@ -74,11 +74,14 @@ func (o *Operator) readFacts(ctx context.Context, infos []journal.JobInfo, job, 
 	if err != nil {
 		return nil, fmt.Errorf("job %s: its time zone, as replicas describe it: %w", job, err)
 	}
+	spec := namingSchedule(s.zones, infos, info)
 	if s.instant, err = readInstant(at, zone); err != nil {
-		return nil, err
+		if s.instant, err = o.readRecent(ctx, at, zone, info, spec, err); err != nil {
+			return nil, err
+		}
 	}
 	s.at = s.at.Truncate(time.Second)
-	if spec := namingSchedule(s.zones, infos, info); spec != nil {
+	if spec != nil {
 		s.name = spec.ID(s.at.UTC())
 	}
 	s.Explanation = Explanation{Job: job, At: s.at, Lines: []string{}, Runs: []journal.Record{}}
@@ -92,6 +95,22 @@ func (o *Operator) readFacts(ctx context.Context, infos []journal.JobInfo, job, 
 		return nil, refusalError(ErrNoReplica, "job %s: no replica has it", job)
 	}
 	return s, nil
+}
+
+// readRecent is like the function readRecent, by the clock of Redis. If the text is no such instant, it returns refused.
+func (o *Operator) readRecent(ctx context.Context, text string, zone *time.Location, info journal.JobInfo, spec *cronspec.Schedule, refused error) (instant, error) {
+	now, err := o.Now(ctx)
+	if err != nil {
+		return instant{}, err
+	}
+	if spec == nil && len(info.Schedule) > 0 {
+		spec, _, _ = scheduleOf(o.Zones(), info) // nil with an error
+	}
+	i, ok := readRecent(text, zone, now, spec)
+	if !ok {
+		return i, refused
+	}
+	return i, nil
 }
 
 type explainer struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/units"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
@@ -29,7 +30,41 @@ func readInstant(text string, zone *time.Location) (instant, error) {
 			return onClock(face, zone), nil
 		}
 	}
-	return instant{}, refusalError(ErrInvalid, "%q is neither RFC 3339, as 2026-11-01T03:00:00Z, nor a date and a time in the job's zone, as '2026-11-01 03:00'", text)
+	return instant{}, refusalError(ErrInvalid, "%q is neither RFC 3339, as 2026-11-01T03:00:00Z, nor a time in the job's zone, as '2026-11-01 03:00' or 03:00, nor now or -5m", text)
+}
+
+// readRecent parses an instant that depends on the present: a local time without a date, now, or a duration before now, such as -5m. A local time is the newest one
+// that is not in the future. Of now and a duration, it returns the newest tick until then, because hardly any such instant is a tick itself. spec is nil if the
+// ticks are unknown.
+func readRecent(text string, zone *time.Location, now time.Time, spec *cronspec.Schedule) (i instant, ok bool) {
+	for _, layout := range []string{"15:04:05", "15:04"} {
+		face, err := time.Parse(layout, text)
+		if err != nil {
+			continue
+		}
+		today := faceOf(now, zone)
+		for day := 0; !ok; day-- {
+			i = onClock(time.Date(today.Year(), today.Month(), today.Day()+day, face.Hour(), face.Minute(), face.Second(), 0, time.UTC), zone)
+			ok = !i.at.After(now)
+		}
+		return i, true
+	}
+	at := now
+	if ago, before := strings.CutPrefix(text, "-"); before {
+		d, err := units.ParseDuration(ago)
+		if err != nil || d < 0 {
+			return i, false
+		}
+		at = now.Add(-d)
+	} else if text != "now" {
+		return i, false
+	}
+	if spec != nil {
+		if tick := spec.Prev(at.Add(time.Nanosecond)); !tick.IsZero() {
+			at = tick
+		}
+	}
+	return instant{at: at.In(zone)}, true
 }
 
 // faceOf returns the local time in a zone at an instant, as a time in UTC.

@@ -49,6 +49,41 @@ func TestInstantsByTheClockOfAZone(t *testing.T) {
 	}
 }
 
+// A time without a date is the newest one. now and a duration are the newest tick until then.
+func TestRecentInstants(t *testing.T) {
+	t.Parallel()
+	berlin := zoneOf(t, "Europe/Berlin")
+	daily, err := cronspec.Parse([]string{"0 3 * * *"}, cronspec.Options{Name: "j", Location: berlin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ now, text, want string }{
+		{"2026-07-26T10:00:00+02:00", "03:00", "2026-07-26T03:00:00+02:00"},
+		{"2026-07-26T10:00:00+02:00", "3:00:07", "2026-07-26T03:00:07+02:00"},
+		{"2026-07-26T10:00:00+02:00", "10:00", "2026-07-26T10:00:00+02:00"},
+		{"2026-07-26T10:00:00+02:00", "10:01", "2026-07-25T10:01:00+02:00"},
+		{"2026-07-25T22:30:00Z", "00:10", "2026-07-26T00:10:00+02:00"}, // the date is by the job's zone
+		{"2026-03-29T12:00:00Z", "02:30", "2026-03-29T03:00:00+02:00"}, // skipped by the clock
+		{"2026-07-26T10:00:00+02:00", "now", "2026-07-26T03:00:00+02:00"},
+		{"2026-07-26T03:00:00+02:00", "now", "2026-07-26T03:00:00+02:00"},
+		{"2026-07-26T03:04:59+02:00", "-5m", "2026-07-25T03:00:00+02:00"},
+		{"2026-07-26T10:00:00+02:00", "-1d", "2026-07-25T03:00:00+02:00"},
+	} {
+		now, err := time.Parse(time.RFC3339, tc.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i, ok := readRecent(tc.text, berlin, now, daily); !ok || i.at.Format(time.RFC3339) != tc.want {
+			t.Errorf("%s at %s: %s, %v, want %s", tc.text, tc.now, i.at.Format(time.RFC3339), ok, tc.want)
+		}
+	}
+	for _, text := range []string{"", "yesterday", "5m", "+5m", "-", "--5m", "-x", "25:00", "nows"} {
+		if i, ok := readRecent(text, berlin, time.Now(), daily); ok {
+			t.Errorf("%q is %v", text, i.at)
+		}
+	}
+}
+
 // An instant that is no tick has its schedule, its bounds or its exception named.
 func TestWhyAnInstantIsNoTick(t *testing.T) {
 	t.Parallel()

@@ -133,7 +133,7 @@ func isShowable(t time.Time) bool { return t.UTC().Year() >= 1 && t.UTC().Year()
 
 type whyQuery struct {
 	JobPath
-	Time string `query:"time" required:"true" maxLength:"64" doc:"RFC 3339, or a date and a time by the clock of the job's zone"`
+	Time string `query:"time" required:"true" maxLength:"64" doc:"RFC 3339; a time by the clock of the job's zone, with or without a date; now; or how long ago, as -5m"`
 }
 
 type runPath struct {
