@@ -193,6 +193,9 @@ type StatusRequest struct {
 	Failed, Running, Paused bool
 	// Tag is a tag that the jobs have. Match is a shell pattern that their names match, or a part of their names.
 	Tag, Match string
+	// Limit is the maximum number of jobs; 0 for all. After is the name after which they begin.
+	Limit int
+	After string
 }
 
 func (q StatusRequest) recordsPerJob() int {
@@ -212,10 +215,32 @@ func (st *Status) filterJobs(req StatusRequest) error {
 	if req.Tag != "" && !slices.ContainsFunc(all, func(j Job) bool { return slices.Contains(j.Tags, req.Tag) }) {
 		return refusalError(ErrUnknownTag, "no job has the tag %q", req.Tag)
 	}
+	st.cutPage(req)
 	if req.Job != "" {
 		st.Problems = slices.DeleteFunc(slices.Clone(st.Problems), func(p Problem) bool { return p.Job != "" && p.Job != req.Job })
 	}
 	return nil
+}
+
+// cutPage keeps one page of the jobs, which are sorted by name. If there are several pages, it keeps only the problems of the jobs on the page and of the cluster.
+func (st *Status) cutPage(req StatusRequest) {
+	if req.Limit <= 0 {
+		return
+	}
+	matching := len(st.Jobs)
+	st.Jobs = slices.DeleteFunc(st.Jobs, func(j Job) bool { return j.Name <= req.After })
+	if len(st.Jobs) > req.Limit {
+		st.Jobs = st.Jobs[:req.Limit]
+		st.NextAfter = st.Jobs[req.Limit-1].Name
+	}
+	if len(st.Jobs) == matching {
+		return
+	}
+	onPage := map[string]bool{"": true}
+	for _, j := range st.Jobs {
+		onPage[j.Name] = true
+	}
+	st.Problems = slices.DeleteFunc(slices.Clone(st.Problems), func(p Problem) bool { return !onPage[p.Job] })
 }
 
 func (q StatusRequest) includesJob(j Job) bool {

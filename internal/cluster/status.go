@@ -23,8 +23,10 @@ type Status struct {
 	Expected  int       `json:"expected_replicas,omitempty"` // number of replicas that should be up; 0 if no configuration sets it
 	Jobs      []Job     `json:"jobs"`                        // the selected jobs
 	JobCount  int       `json:"job_count"`
-	Pools     []Pool    `json:"pools"` // Pools and Locks are sorted by name
-	Locks     []Lock    `json:"locks"` // locks that a `cronclave lock` process has used for more than a second
+	// NextAfter is the name after which the next page of jobs begins; "" on the last page.
+	NextAfter string `json:"next_after,omitempty"`
+	Pools     []Pool `json:"pools"` // Pools and Locks are sorted by name
+	Locks     []Lock `json:"locks"` // locks that a `cronclave lock` process has used for more than a second
 	// Lost are the replicas whose registration expired within the last day, although they were not stopped. An entry ends when a replica of the same name starts.
 	Lost []LostReplica `json:"lost"`
 	up   int           // replicas that are up and not draining

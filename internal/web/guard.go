@@ -25,7 +25,7 @@ func protect(routes http.Handler, cfg Config, secret *sessionSecret, ended *ende
 	health.Handle("GET /healthz", healthz())
 	health.Handle("GET /readyz", readyz(cfg.Unready))
 	health.Handle("/", keepForHealth(public))
-	public.Handle("/", authenticate(routes, s))
+	public.Handle("/", authenticate(compressAnswers(routes), s))
 	if cfg.Users != nil || cfg.OIDC != nil {
 		s.addRoutes(public)
 	}

@@ -17,13 +17,20 @@ type JobPath struct {
 	Job string `path:"job" maxLength:"128" doc:"name of the job"`
 }
 
-// jobFilter selects jobs. A job must match all fields that are set.
-type jobFilter struct {
+// A JobFilter selects jobs. A job must match all fields that are set.
+type JobFilter struct {
 	Failed  bool   `query:"failed" doc:"only jobs with a problem"`
 	Running bool   `query:"running" doc:"only jobs with a run"`
 	Paused  bool   `query:"paused" doc:"only jobs that are paused"`
 	Tag     string `query:"tag" maxLength:"128" doc:"only jobs with this tag"`
 	Match   string `query:"match" maxLength:"128" doc:"a pattern for names, as in a shell, or a part of them"`
+}
+
+// A statusQuery selects a page of the jobs. A page of the default limit has less than 300 kB.
+type statusQuery struct {
+	JobFilter
+	Limit int    `query:"limit" default:"40" minimum:"1" maximum:"100000" doc:"how many jobs, the first by name; if there are more, next_after is set, and the problems are those of the cluster and of these jobs"`
+	After string `query:"after" maxLength:"128" doc:"only jobs after this name, as next_after of the page before"`
 }
 
 func registerGet[I, O any](r *routes, api huma.API, path, summary, tag string, read func(context.Context, *I) (O, error), errs ...int) {
@@ -46,11 +53,15 @@ func registerPart[O any](r *routes, api huma.API, path, summary string, part fun
 }
 
 func (r *routes) registerViews(api huma.API) {
-	filtered := func(f *jobFilter) cluster.StatusRequest {
+	filtered := func(f *JobFilter) cluster.StatusRequest {
 		return cluster.StatusRequest{Failed: f.Failed, Running: f.Running, Paused: f.Paused, Tag: f.Tag, Match: f.Match}
 	}
 	ofJob := func(p *JobPath) cluster.StatusRequest { return cluster.StatusRequest{Job: p.Job} }
-	registerStatus(r, api, "/status", "Status", "cluster", filtered, func(_ context.Context, st *cluster.Status) *cluster.Status { return st }, 404)
+	registerStatus(r, api, "/status", "Status", "cluster", func(q *statusQuery) cluster.StatusRequest {
+		req := filtered(&q.JobFilter)
+		req.Limit, req.After = q.Limit, q.After
+		return req
+	}, func(_ context.Context, st *cluster.Status) *cluster.Status { return st }, 404)
 	r.registerParts(api)
 	registerStatus(r, api, "/jobs", "Jobs", "jobs", filtered, func(_ context.Context, st *cluster.Status) []cluster.Job { return st.Jobs }, 404)
 	registerStatus(r, api, "/jobs/{job}", "Job", "jobs", ofJob, func(_ context.Context, st *cluster.Status) cluster.Job { return st.Jobs[0] }, 404, 409)
