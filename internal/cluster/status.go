@@ -244,6 +244,10 @@ func (r *statusReader) addConditions(ctx context.Context, recent map[string][]jo
 	if err = r.tolerateDamage(err); err != nil {
 		return err
 	}
+	recent, err = r.readUsual(ctx, recent)
+	if err = r.tolerateDamage(err); err != nil {
+		return err
+	}
 	for i := range r.status.Jobs {
 		j := &r.status.Jobs[i]
 		j.Conditions = ConditionsOf(r.Zones(), r.jobs[i], recent[j.Name], lastOK[j.Name], j.Paused, r.status.Now)
@@ -252,6 +256,24 @@ func (r *statusReader) addConditions(ctx context.Context, recent map[string][]jo
 		}
 	}
 	return nil
+}
+
+// readUsual returns the records of readRecent, with RecentRuns records of the jobs with a run in progress, because the usual duration must not depend on the number
+// of records requested.
+func (r *statusReader) readUsual(ctx context.Context, recent map[string][]journal.Record) (map[string][]journal.Record, error) {
+	var running []string
+	for _, j := range r.status.Jobs {
+		if len(j.Holders) > 0 && r.recent < RecentRuns {
+			running = append(running, j.Name)
+		}
+	}
+	if len(running) == 0 {
+		return recent, nil
+	}
+	more, err := r.journal.Recent(ctx, running, RecentRuns)
+	all := maps.Clone(recent)
+	maps.Copy(all, more)
+	return all, err //nolint:wrapcheck // the error names the operation
 }
 
 // noteClosed raises LocksClosedUntil to the time until which a lock is closed.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cronclave/cronclave/internal/cluster"
 )
@@ -14,7 +15,7 @@ const factIndent = 13
 
 // Job prints all details of one job in a status, and the problems of the cluster.
 func (p Printer) Job(st *cluster.Status, j cluster.Job) {
-	p.printLine(jobMark(j), fmt.Sprintf("job %s: %s", p.cutText(j.Name, 64), lastText(st, j.Last)))
+	p.printLine(jobMark(j), fmt.Sprintf("job %s: %s", p.cutText(j.Name, 64), lastText(st, j.Last)+conditionsText(j)))
 	p.printProblems(st)
 	if len(st.Problems) > 0 {
 		fmt.Fprintln(p.Out)
@@ -32,6 +33,9 @@ func (p Printer) Job(st *cluster.Status, j cluster.Job) {
 		fact("next", fmt.Sprintf("%s, %s", p.formatTime(*j.Next), inText(st.Now, *j.Next)))
 	} else {
 		fact("next", nextText(st, j))
+	}
+	if j.UsualMS != nil {
+		fact("usually", "takes "+(time.Duration(*j.UsualMS)*time.Millisecond).String())
 	}
 	if j.Paused {
 		fact("paused", pauseOf(p, st, j))

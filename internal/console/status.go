@@ -115,7 +115,7 @@ func (p Printer) printJobs(st *cluster.Status) {
 	}
 	t := newTable(title...)
 	for _, j := range st.Jobs {
-		cells := []string{p.cutText(j.Name, 28), p.cutText(lastText(st, j.Last), 26), signStrip(j.Recent), p.cutText(nextText(st, j), 16), p.cutText(heldBy(j.Holders), 12)}
+		cells := []string{p.cutText(j.Name, 28), p.cutText(lastText(st, j.Last)+conditionsText(j), 26), signStrip(j.Recent), p.cutText(nextText(st, j), 16), p.cutText(heldBy(j.Holders), 12)}
 		if p.Wide {
 			cells = append(cells, Scheduled(j.Schedule, j.After), whyText(j.Last))
 		}
@@ -124,13 +124,24 @@ func (p Printer) printJobs(st *cluster.Status) {
 	t.print(p)
 }
 
-// jobMark returns the mark of the last outcome of a job if it was not ok. Otherwise, it returns notRun for a paused job, and plain for all others.
+// conditionsText returns the conditions of a job as text after its last outcome, such as ", slow".
+func conditionsText(j cluster.Job) (text string) {
+	for _, c := range j.Conditions {
+		text += ", " + c.Code
+	}
+	return text
+}
+
+// jobMark returns the mark of the last outcome of a job if it was not ok. Otherwise, it returns notRun for a paused job, warning for a job that is slow, stale or
+// overdue, and plain for all others.
 func jobMark(j cluster.Job) mark {
 	switch {
 	case j.LastEnd != nil && markOf(j.LastEnd.Outcome) != good:
 		return markOf(j.LastEnd.Outcome)
 	case j.Paused:
 		return notRun
+	case len(j.Conditions) > 0:
+		return warning
 	}
 	return plain
 }

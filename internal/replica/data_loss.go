@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -182,7 +183,8 @@ type incidents struct {
 	replica string
 	events  *events.Bus
 
-	silent    time.Time // start of the time without an answer; zero while Redis answers
+	silent    time.Time                 // start of the time without an answer; zero while Redis answers
+	away      atomic.Pointer[time.Time] // silent for other goroutines; nil while Redis answers
 	unwritten []journal.Incident
 }
 
@@ -194,6 +196,7 @@ func (i *incidents) noteFailure(began time.Time, took time.Duration, err error) 
 		i.noteAnswer(began.Add(took))
 	case i.silent.IsZero() && took < longestRegistration:
 		i.silent = began
+		i.away.Store(&began)
 	}
 }
 
@@ -203,6 +206,7 @@ func (i *incidents) noteAnswer(at time.Time) {
 		i.addIncident(journal.Outage, journal.Interval{From: since, To: at})
 	}
 	i.silent = time.Time{}
+	i.away.Store(nil)
 }
 
 // addIncident publishes an incident and queues it for the journal. After a failover to a server whose clock is behind, an incident could end before it began.

@@ -11,6 +11,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/logging"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/web/dashboard"
 	"github.com/cronclave/cronclave/scheduler"
 )
 
@@ -48,6 +49,7 @@ type liveOutput struct {
 type liveRun struct {
 	journal.LiveRun
 	attempt   int
+	began     time.Time
 	manual    bool // triggered by a user, so a follower may come soon
 	lines     []journal.Line
 	size      int   // size of the lines in bytes, with lineCost for each
@@ -90,11 +92,28 @@ func (o *sharedOutput) End() {
 func (l *liveOutput) addRun(run *scheduler.Run) *liveRun {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := &liveRun{LiveRun: journal.LiveRun{Job: run.Job, ID: run.ID}, attempt: run.Attempt, manual: run.Trigger == "manual", published: -1}
+	r := &liveRun{LiveRun: journal.LiveRun{Job: run.Job, ID: run.ID}, attempt: run.Attempt, began: time.Now(), manual: run.Trigger == "manual", published: -1}
 	if l.runs = append(l.runs, r); r.manual || len(l.runs) == 1 {
 		l.wakePublisher()
 	}
 	return r
+}
+
+// localRuns returns the runs in progress, for pages while Redis is away.
+func (l *liveOutput) localRuns() (runs []dashboard.LocalRun) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.runs {
+		if r.ended {
+			continue
+		}
+		of := dashboard.LocalRun{Job: r.Job, RunID: r.ID, Began: r.began}
+		if n := len(r.lines); n > 0 {
+			of.LastLine = r.lines[n-1].Text
+		}
+		runs = append(runs, of)
+	}
+	return runs
 }
 
 // endRun marks a run as ended. It removes the run at once, unless followers may still need the rest of its output.

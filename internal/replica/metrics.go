@@ -19,6 +19,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/web"
+	"github.com/cronclave/cronclave/internal/web/dashboard"
 	"github.com/cronclave/cronclave/internal/web/metrics"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
@@ -36,7 +37,7 @@ type monitor struct {
 }
 
 // openServer listens on the address of [server], if there is one. New calls it, so an address that is already in use prevents the start of the replica.
-func (m *monitor) openServer(cfg *config.Config, redis *redisconn.Conn, version string, gauges metrics.Gauges, unready func() string, starting func() bool) error {
+func (m *monitor) openServer(cfg *config.Config, redis *redisconn.Conn, version string, gauges metrics.Gauges, unready func() string, starting func() bool, local func() dashboard.Local) error {
 	if cfg.Server.Listen == "" {
 		return nil
 	}
@@ -60,7 +61,7 @@ func (m *monitor) openServer(cfg *config.Config, redis *redisconn.Conn, version 
 	if c.API, err = m.view.newAPI(version, m.log); err != nil {
 		return err
 	}
-	if c.Pages, err = m.view.newPages(c.BasePath); err != nil {
+	if c.Pages, err = m.view.newPages(c.BasePath, local); err != nil {
 		return err
 	}
 	if m.web, err = web.New(c); err != nil {

@@ -28,6 +28,7 @@ import (
 	"github.com/cronclave/cronclave/internal/replica/leader"
 	"github.com/cronclave/cronclave/internal/sdnotify"
 	"github.com/cronclave/cronclave/internal/warden"
+	"github.com/cronclave/cronclave/internal/web/dashboard"
 	"github.com/cronclave/cronclave/internal/web/metrics"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
@@ -110,7 +111,7 @@ func (r *Replica) prepareParts(cfg Config) (err error) {
 		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset, Cluster: r.monitor.cluster.Load, LogDropped: cfg.LogDropped, SpansLost: r.traces.Dropped,
 		Lateness: func() (time.Duration, bool) { return r.scheduler.Lateness() }, Running: func() int { return r.scheduler.Running() },
 		ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
-	}, r.unreadyReason, func() bool { return r.readiness.isPhase(starting) })
+	}, r.unreadyReason, func() bool { return r.readiness.isPhase(starting) }, r.localFacts)
 	if err != nil {
 		return err
 	}
@@ -159,6 +160,15 @@ func (r *Replica) connectRedis() (err error) {
 	r.live = newLiveOutput(r.journal, r.log)
 	r.leadership, err = election.NewLeadership(election.LeadershipConfig{Locks: r.locks, Name: cluster.Leadership})
 	return err
+}
+
+// localFacts returns what this replica knows without Redis.
+func (r *Replica) localFacts() dashboard.Local {
+	facts := dashboard.Local{Namespace: r.cfg.Load().Namespace, Replica: r.name, Runs: r.live.localRuns()}
+	if since := r.membership.incidents.away.Load(); since != nil {
+		facts.Silent = *since
+	}
+	return facts
 }
 
 // Abort kills the jobs that still run in a drain, so that Run returns soon. It does not wait.

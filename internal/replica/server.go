@@ -28,7 +28,7 @@ import (
 // serverConfig returns the configuration of the HTTP server. It reads the files of [server], so that a fault in one of them prevents the start. Files that are
 // replaced later are read again.
 func serverConfig(cfg config.Server, namespace string, log hclog.Logger) (web.Config, error) {
-	c := web.Config{Listen: cfg.Listen, Hosts: cfg.Hosts, BasePath: cfg.Base(), TrustedProxies: cfg.TrustedProxies, Log: log}
+	c := web.Config{Listen: cfg.Listen, Namespace: namespace, Hosts: cfg.Hosts, BasePath: cfg.Base(), TrustedProxies: cfg.TrustedProxies, Log: log}
 	if cfg.URL != "" {
 		outside, err := url.Parse(cfg.URL)
 		if err != nil {
@@ -149,8 +149,8 @@ func (v *clusterView) newAPI(version string, log hclog.Logger) (http.Handler, er
 	}})
 }
 
-func (v *clusterView) newPages(base string) (http.Handler, error) {
-	return dashboard.New(dashboard.Config{Operator: v.operator, BasePath: base, Actor: func(r *http.Request) (string, bool) {
+func (v *clusterView) newPages(base string, local func() dashboard.Local) (http.Handler, error) {
+	return dashboard.New(dashboard.Config{Operator: v.operator, BasePath: base, Local: local, Actor: func(r *http.Request) (string, bool) {
 		user := web.UserOf(r.Context())
 		if !v.login {
 			user.Name = ""

@@ -98,9 +98,9 @@ func (s sessions) showLogin(w http.ResponseWriter, code int, next, fault string)
 		provider = s.cfg.OIDC.Host()
 	}
 	_ = loginPage.Execute(w, struct {
-		Base, Next, Fault, Provider string
-		Tokens                      bool
-	}{s.cfg.BasePath, localPath(next), fault, provider, s.cfg.Users != nil}) // a failed write means that the client has gone
+		Base, Namespace, Next, Fault, Provider string
+		Tokens                                 bool
+	}{s.cfg.BasePath, s.cfg.Namespace, localPath(next), fault, provider, s.cfg.Users != nil}) // a failed write means that the client has gone
 }
 
 // localPath returns path if it is a path of this server, and "/" otherwise. A link to the login page must not be able to redirect to another site.

@@ -23,6 +23,8 @@ import (
 type Config struct {
 	// Listen is "host:port". Port 0 selects a free port: see [Server.Addr].
 	Listen string
+	// Namespace is the name of the cluster on the login page.
+	Namespace string
 	// Users returns the admitted users, or is nil. A request proves its user by a bearer token ("Authorization: Bearer TOKEN") or by the cookie of a login.
 	// Without Users and OIDC, every client is admitted as an anonymous viewer.
 	Users func() Users

@@ -86,7 +86,7 @@ func usersServer(t *testing.T, log io.Writer, users func() Users) *httptest.Serv
 		}
 		_, _ = io.WriteString(w, UserOf(r.Context()).Name+" "+string(UserOf(r.Context()).Role))
 	})
-	s := httptest.NewServer(guarded(echo, Config{Listen: "127.0.0.1:0", Users: users, Log: hclog.New(&hclog.LoggerOptions{Output: log})}))
+	s := httptest.NewServer(guarded(echo, Config{Listen: "127.0.0.1:0", Namespace: "shop <1>", Users: users, Log: hclog.New(&hclog.LoggerOptions{Output: log})}))
 	t.Cleanup(s.Close)
 	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return s
@@ -208,7 +208,7 @@ func TestLogin(t *testing.T) {
 	var log bytes.Buffer
 	s := usersServer(t, &log, func() Users { return users })
 	form := "Content-Type: application/x-www-form-urlencoded"
-	if resp, body := ask(t, s, "GET", "/login?next=/jobs", ""); resp.StatusCode != 200 || !strings.Contains(body, `value="/jobs"`) {
+	if resp, body := ask(t, s, "GET", "/login?next=/jobs", ""); resp.StatusCode != 200 || !strings.Contains(body, `value="/jobs"`) || !strings.Contains(body, "<h1>cronclave <span>shop &lt;1&gt;</span></h1>") {
 		t.Errorf("the page: %d %s", resp.StatusCode, body)
 	}
 	if resp, body := ask(t, s, "POST", "/login", "token=wrong", form); resp.StatusCode != http.StatusUnauthorized || len(resp.Cookies()) > 0 || !strings.Contains(body, "No user has this token") {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/cronclave/cronclave/internal/cluster"
 )
@@ -19,10 +20,29 @@ type Config struct {
 	Actor func(*http.Request) (name string, mayAct bool)
 	// BasePath is the prefix of all paths in browsers, such as "/cron", or "". The HTTP server removes it from requests, and adds it to redirects.
 	BasePath string
+	// Local returns what the replica of the pages knows without Redis.
+	Local func() Local
+}
+
+// Local is what a replica knows without Redis. The pages show it while Redis does not answer.
+type Local struct {
+	Namespace, Replica string
+	Silent             time.Time // start of the time without an answer of Redis; zero while it answers
+	Runs               []LocalRun
+}
+
+// A LocalRun is a run in progress of this replica.
+type LocalRun struct {
+	Job, RunID string
+	Began      time.Time
+	LastLine   string // of its output
 }
 
 // New returns the handler of all pages. New itself sends no request to Redis.
 func New(cfg Config) (http.Handler, error) {
+	if cfg.Local == nil {
+		cfg.Local = func() (none Local) { return none }
+	}
 	if cfg.Operator == nil || cfg.Actor == nil {
 		return nil, errors.New("dashboard: an operator and an actor are needed")
 	}
@@ -34,7 +54,7 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
-	h := &handler{cfg.Operator, cluster.NewWindows(cfg.Operator.Operator, mostDrawn), cfg.Actor, files, parsed}
+	h := &handler{cfg.Operator, cluster.NewWindows(cfg.Operator.Operator, mostDrawn), cfg.Actor, cfg.Local, files, parsed}
 	return withHeaders(h.newMux()), nil
 }
 

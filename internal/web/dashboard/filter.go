@@ -20,7 +20,7 @@ type filter struct {
 	page    int    // page of the list of jobs, from 1
 }
 
-var outcomeChoices = []string{"failing", "running", "late", "paused", "ok", "failed", "timeout", "lost", "abandoned", "missed", "never ran"}
+var outcomeChoices = []string{"failing", "running", "late", "paused", "slow", "stale", "overdue", "ok", "failed", "timeout", "lost", "abandoned", "missed", "never ran"}
 
 func filterOf(q url.Values) filter {
 	n, _ := strconv.Atoi(q.Get("page"))
@@ -81,6 +81,8 @@ func (f filter) matchesOutcome(j *cluster.Job, failing bool) bool {
 		return len(j.Holders) > 0
 	case "paused":
 		return j.Paused
+	case cluster.Slow, cluster.Stale, cluster.Overdue:
+		return slices.ContainsFunc(j.Conditions, func(c cluster.Condition) bool { return c.Code == f.Outcome })
 	case "never ran":
 		return j.Last == nil
 	}
@@ -157,21 +159,70 @@ type target struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"`
 	Href string `json:"href"`
+	// State is what a job needs or does, such as "failing"; "" for nothing. Acts are the ids of the forms on the page of the job.
+	State string   `json:"state,omitempty"`
+	Acts  []string `json:"acts,omitempty"`
+}
+
+// stateOf returns the state of a job in one or two words.
+func stateOf(j *cluster.Job, failing bool) string {
+	switch {
+	case len(j.Conditions) > 0:
+		return j.Conditions[0].Code
+	case failing:
+		return "failing"
+	case len(j.Holders) > 0:
+		return "running"
+	case j.Paused:
+		return "paused"
+	case !j.Enabled:
+		return "not enabled"
+	}
+	return ""
+}
+
+// formsOf returns the ids of the forms that the page of a job has.
+func formsOf(j *cluster.Job) (acts []string) {
+	if j.Enabled {
+		acts = append(acts, "trigger")
+	}
+	if len(j.Holders) > 0 {
+		acts = append(acts, "cancel")
+	}
+	if j.Paused {
+		return append(acts, "resume")
+	}
+	return append(acts, "pause")
 }
 
 func (h *handler) servePalette(w http.ResponseWriter, r *http.Request) {
-	targets := []target{{"Overview", "page", "/"}, {"Timeline", "page", "/timeline"}, {"Cluster", "page", "/cluster"}, {"Calendar", "page", "/calendar"},
-		{"Failing jobs", "page", "/?outcome=failing"}, {"Running jobs", "page", "/?outcome=running"}, {"Paused jobs", "page", "/?outcome=paused"}}
+	targets := []target{}
+	add := func(kind string, links ...link) {
+		for _, l := range links {
+			targets = append(targets, target{Name: l.Text, Kind: kind, Href: l.Href})
+		}
+	}
+	add("page", link{"Overview", "/"}, link{"Timeline", "/timeline"}, link{"Cluster", "/cluster"}, link{"Calendar", "/calendar"}, link{"Audit log", "/audit"},
+		link{"Failing jobs", "/?outcome=failing"}, link{"Late jobs", "/?outcome=late"}, link{"Running jobs", "/?outcome=running"}, link{"Paused jobs", "/?outcome=paused"})
+	_, mayAct := h.actor(r)
 	st, err := h.readStatus(r.Context())
 	if err != nil {
 		http.Error(w, "cannot list the jobs", http.StatusServiceUnavailable)
 		return
 	}
-	for _, j := range st.Jobs {
-		targets = append(targets, target{cleanText(j.Name), "job", jobPath(j.Name)})
+	bad := failingJobs(st)
+	for _, j := range (filter{}).chooseJobs(st) {
+		t := target{Name: cleanText(j.Name), Kind: "job", Href: jobPath(j.Name), State: stateOf(j, bad[j.Name] > 0)}
+		if mayAct {
+			t.Acts = formsOf(j)
+		}
+		targets = append(targets, t)
 	}
 	for _, tag := range tagsOf(st) {
-		targets = append(targets, target{cleanText(tag), "tag", "/?" + url.Values{"tag": {tag}}.Encode()})
+		add("tag", link{cleanText(tag), "/?" + url.Values{"tag": {tag}}.Encode()})
+	}
+	if mayAct {
+		add("act", link{"Pause all jobs…", "/pause"}, link{"Resume all jobs…", "/resume"})
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(targets)

@@ -35,6 +35,16 @@ func momentOf(now, t time.Time) (m moment) {
 	return m
 }
 
+// lastingFrom returns the moment at which something began that lasts. Text is how long it has lasted. The template "lasting" shows it.
+func lastingFrom(now, t time.Time) moment {
+	m := momentOf(now, t)
+	if t.IsZero() {
+		return m
+	}
+	m.Text = console.Span(max(now.Sub(t), 0))
+	return m
+}
+
 func momentAt(now time.Time, t *time.Time) moment {
 	if t == nil {
 		return moment{}

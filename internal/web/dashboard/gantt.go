@@ -40,6 +40,14 @@ type group struct {
 	Name, Href        string
 	Y, TextY, BottomY int
 	Slots             []slotLabel // labels of the slots, if the group is a job with several slots
+	Jobs              []laneLabel // labels of the lanes, if they are of one job each
+	More              string      // number of runs that ended ok for which there was no lane; "" if there are none
+}
+
+// A laneLabel is the name of a lane.
+type laneLabel struct {
+	Text string
+	Y    int
 }
 
 // A span is the bar of a run.
@@ -51,6 +59,8 @@ type span struct {
 	Name          string // "" if there is no room for the name
 	NameX, NameTo string // position and width of the box that clips the name: a phone scales the chart, but not the text
 	Tight         bool   // on a phone not even the sign of the mark fits
+	Opacity       string // "" for opaque
+	percents      float64
 }
 
 // A point is a tick without a run, or a future tick.
@@ -121,7 +131,11 @@ func newGantt(q timelineQuery, st *cluster.Status, past []journal.Record, coming
 				slots = j.Parallel
 			}
 		}
-		d.drawGroup(g, slots, groups[name])
+		if q.length >= densityFrom {
+			d.drawDensity(g, groups[name])
+		} else {
+			d.drawGroup(g, slots, groups[name])
+		}
 	}
 	d.drawTakeovers()
 	d.drawAxis()
@@ -156,12 +170,24 @@ func (d *drawing) itemOf(r journal.Record) item {
 func (d *drawing) drawGroup(g group, slots int, items []item) {
 	slices.SortStableFunc(items, func(a, b item) int { return cmp.Or(a.from.Compare(b.from), b.until.Compare(a.until)) })
 	lanes := lanesOf(slots, items)
+	if !d.q.byJob {
+		lanes.most = mostLanes
+	}
+	more := 0
 	g.Y, g.TextY = d.y, d.y+groupSpace+15
 	g.Slots = lanes.slotLabels(g.TextY)
 	for _, i := range items {
 		from, end := d.itemExtent(i)
-		i.lane = lanes.takeLane(i, from, end)
+		if i.lane = lanes.takeLane(i, from, end); i.lane < 0 && (i.record.Outcome == journal.OutcomeOK || i.record.Job == "") {
+			more++
+			continue
+		} else if i.lane < 0 {
+			i.lane = lanes.most - 1 // what did not end well is drawn over others
+		}
 		d.drawItem(i, d.y+groupSpace+i.lane*laneHeight)
+	}
+	if more > 0 {
+		g.More = fmt.Sprintf("and %d more", more)
 	}
 	d.y += groupSpace + max(len(lanes.ends), 1)*laneHeight + groupSpace
 	g.BottomY = d.y
@@ -282,6 +308,7 @@ const mostSlotLanes = 20
 // lanes.
 type lanes struct {
 	slots int
+	most  int         // maximum number of lanes; 0 for any number
 	ends  []time.Time // end of the last item in each lane
 }
 
@@ -297,13 +324,15 @@ func lanesOf(slots int, items []item) lanes {
 }
 
 // takeLane returns the lane for an item that is drawn from one instant until another. It prefers the lane of the item's slot. If this lane is occupied,
-// because short runs are drawn longer than they were, it takes the first free lane after the lanes of the slots.
+// because short runs are drawn longer than they were, it takes the first free lane after the lanes of the slots. It returns -1 if there may be no more lanes.
 func (l *lanes) takeLane(i item, from, until time.Time) int {
 	lane, held := i.heldSlot()
 	if !held || lane >= l.slots || l.ends[lane].After(from) {
 		lane = l.slots + slices.IndexFunc(l.ends[l.slots:], func(end time.Time) bool { return !end.After(from) })
 		if lane < l.slots {
-			lane = len(l.ends)
+			if lane = len(l.ends); l.most > 0 && lane >= l.most {
+				return -1
+			}
 			l.ends = append(l.ends, until)
 		}
 	}

@@ -30,6 +30,7 @@ type jobPage struct {
 	Facts           []detail
 	Holders         []holder
 	Ticks           []coming
+	TicksIn         moment // the first of Ticks
 	Zone            string
 	Plot            *plot
 	Records         records
@@ -39,10 +40,10 @@ type jobPage struct {
 	CanTrigger      bool
 }
 
-// A coming is a future tick of a job. Here has its time in the job's time zone.
+// A coming is a future tick of a job. Here has its time in the job's time zone, with the date if that differs from the date of the tick before.
 type coming struct {
-	At        moment
-	Here, UTC string
+	At   moment
+	Here string
 }
 
 func (h *handler) showJob(r *http.Request) (*page, error) {
@@ -69,6 +70,9 @@ func (h *handler) showJob(r *http.Request) (*page, error) {
 		return p, nil
 	}
 	body.addDescription(st, &st.Jobs[i])
+	if usual, known := cluster.UsualDuration(past.Records[:min(len(past.Records), cluster.RecentRuns)]); known {
+		body.Verdict += ", usually takes " + durationText(usual)
+	}
 	body.Settings = shownSettings(h.operator.Settings(ctx, st.Replicas, name))
 	return p, h.addTicks(ctx, body, st.Now, &st.Jobs[i])
 }
@@ -135,9 +139,17 @@ func (h *handler) addTicks(ctx context.Context, b *jobPage, now time.Time, j *cl
 	if err != nil {
 		return err
 	}
-	for _, t := range ticks {
+	day := ""
+	for i, t := range ticks {
 		at := t.At.In(t.Zone)
-		b.Ticks = append(b.Ticks, coming{momentOf(now, at), at.Format("Mon 2006-01-02 15:04:05 MST"), at.UTC().Format("2006-01-02 15:04:05")})
+		c := coming{momentOf(now, at), at.Format("15:04:05")}
+		if i == 0 {
+			b.TicksIn = c.At
+		}
+		if date := at.Format("Mon 2006-01-02 "); date != day {
+			c.Here, day = date+c.Here, date
+		}
+		b.Ticks = append(b.Ticks, c)
 	}
 	return nil
 }

@@ -27,6 +27,8 @@ type overview struct {
 	Mark           mark
 	Facts          []fact
 	Problems, More []problem
+	Running        []runningJob
+	MoreRunning    int // runs in progress that Running lacks
 	Filter         filter
 	Tags, Outcomes []string
 	Rows           []row
@@ -46,6 +48,19 @@ type problem struct {
 	Href    string // page of the job; "" if the problem is not about a job
 }
 
+// A runningJob is a run in progress.
+type runningJob struct {
+	Job         link
+	Place, Href string
+	Since       moment
+	Usual       string // usual duration of the job; "" if unknown
+	Slow        bool
+	start       time.Time
+}
+
+// mostRunning is the number of runs in progress that the overview lists.
+const mostRunning = 12
+
 type row struct {
 	Name, Href, Schedule string
 	Tags                 []string
@@ -55,6 +70,13 @@ type row struct {
 	Next                 next
 	Holders              []holder
 	Late                 string // why the newest tick is late; "" if it is not
+	Conditions           []condition
+}
+
+// A condition is a state of a job that lasts, such as "slow".
+type condition struct {
+	Code, Title string
+	Since       moment
 }
 
 // A cell is a run or a tick in the strip of a row.
@@ -98,6 +120,7 @@ func (h *handler) showOverview(r *http.Request) (*page, error) {
 	o := &overview{Mark: sign, Facts: factsOf(st), Filter: f, Tags: tagsOf(st), Outcomes: outcomeChoices, Matching: len(jobs), All: len(st.Jobs),
 		Pause: f.linkTo("/pause"), Resume: f.linkTo("/resume")}
 	o.addProblems(st)
+	o.addRunning(st)
 	jobs, o.Pages = paginate(jobs, rowsOfAPage, f.page, func(n string) string { return f.linkTo("/", "page", n) })
 	p.Body = o
 	return p, h.addRows(r.Context(), o, st, jobs)
@@ -111,7 +134,9 @@ func (h *handler) addRows(ctx context.Context, o *overview, st *cluster.Status, 
 	bad, late := failingJobs(st), lateJobs(st)
 	for _, j := range jobs {
 		line := rowOf(st.Now, j, bad[j.Name] > 0)
-		line.Late = late[j.Name]
+		if line.Late = late[j.Name]; slices.ContainsFunc(j.Conditions, func(c cluster.Condition) bool { return c.Code == line.Late }) {
+			line.Late = "" // Conditions say it
+		}
 		line.Strip = stripOf(st.Now, recent[j.Name])
 		o.Rows = append(o.Rows, line)
 	}
@@ -165,6 +190,58 @@ func (o *overview) addProblems(st *cluster.Status) {
 	}
 }
 
+// addRunning adds the runs in progress of all jobs: first those that are slow, then those that began first.
+func (o *overview) addRunning(st *cluster.Status) {
+	for i := range st.Jobs {
+		j := &st.Jobs[i]
+		for _, h := range j.Holders {
+			start := startOf(j, h)
+			r := runningJob{Job: jobLink(j.Name), Place: fmt.Sprintf("%s/%d", cleanText(h.Replica), h.Slot), Href: runIDPath(j.Name, h.RunID), Usual: usualText(j), start: start,
+				Slow: slices.ContainsFunc(j.Conditions, func(c cluster.Condition) bool { return c.Code == cluster.Slow })}
+			if !start.IsZero() {
+				r.Since = lastingFrom(st.Now, start)
+			}
+			o.Running = append(o.Running, r)
+		}
+	}
+	slices.SortStableFunc(o.Running, func(a, b runningJob) int {
+		if a.Slow != b.Slow {
+			return map[bool]int{true: -1, false: 1}[a.Slow]
+		}
+		return a.start.Compare(b.start)
+	})
+	if n := len(o.Running) - mostRunning; n > 0 {
+		o.Running, o.MoreRunning = o.Running[:mostRunning], n
+	}
+}
+
+// startOf returns the start of the run of a holder. If the newest records lack the run, it returns the run's tick, and zero if it has none.
+func startOf(j *cluster.Job, h cluster.Holder) (start time.Time) {
+	for _, r := range j.Recent {
+		if r.RunID == h.RunID {
+			return r.When()
+		}
+	}
+	if h.Tick != nil {
+		start = *h.Tick
+	}
+	return start
+}
+
+func usualText(j *cluster.Job) string {
+	if j.UsualMS == nil {
+		return ""
+	}
+	return durationText(time.Duration(*j.UsualMS) * time.Millisecond)
+}
+
+func conditionsOf(now time.Time, j *cluster.Job) (list []condition) {
+	for _, c := range j.Conditions {
+		list = append(list, condition{c.Code, cleanText(c.Message), lastingFrom(now, c.Since)})
+	}
+	return list
+}
+
 func problemOf(now time.Time, p cluster.Problem) problem {
 	line := problem{Mark: levelMarks[p.Level], Message: cleanText(p.Message), Since: momentAt(now, p.Since)}
 	switch {
@@ -178,7 +255,7 @@ func problemOf(now time.Time, p cluster.Problem) problem {
 
 func rowOf(now time.Time, j *cluster.Job, failing bool) row {
 	return row{Name: cleanText(j.Name), Href: jobPath(j.Name), Schedule: cleanText(console.Scheduled(j.Schedule, j.After)), Tags: cleanTags(j.Tags), Failing: failing,
-		End: endOf(now, j), Next: nextOf(now, j), Holders: holdersOf(now, j)}
+		End: endOf(now, j), Next: nextOf(now, j), Holders: holdersOf(now, j), Conditions: conditionsOf(now, j)}
 }
 
 func namesOf(jobs []*cluster.Job) (names []string) {
@@ -191,9 +268,9 @@ func namesOf(jobs []*cluster.Job) (names []string) {
 // stripOf returns the newest records as cells, the oldest first.
 func stripOf(now time.Time, newestFirst []journal.Record) (cells []cell) {
 	for _, r := range slices.Backward(newestFirst) {
-		title := cleanText(r.Outcome) + " " + momentOf(now, r.When()).Text
-		if d, ok := durationOf(now, r); ok {
-			title += ", " + durationText(d)
+		title := cleanText(r.Outcome) + " " + r.When().UTC().Format(stamp) // not how long ago, because a page is sent again only if it has changed
+		if r.DurationMS != nil {
+			title += ", " + lengthOf(now, r)
 		}
 		cells = append(cells, cell{markOf(r.Outcome), runPath(r), title})
 	}
@@ -214,8 +291,8 @@ func endOf(now time.Time, j *cluster.Job) (e end) {
 		e.When = momentOf(now, r.Finished)
 	}
 	var more []string
-	if d, ok := durationOf(now, *r); ok {
-		more = append(more, durationText(d))
+	if r.DurationMS != nil {
+		more = append(more, lengthOf(now, *r))
 	}
 	if r.FailedTries > 0 {
 		more = append(more, fmt.Sprintf("%d tries", r.FailedTries+1))
@@ -278,6 +355,9 @@ func holdersOf(now time.Time, j *cluster.Job) (list []holder) {
 var countedProblems = []struct{ code, one, many string }{
 	{"job_failed", "1 job fails", "%d jobs fail"},
 	{"job_missed", "1 job missed its tick", "%d jobs missed ticks"},
+	{"job_overdue", "1 job is overdue", "%d jobs are overdue"},
+	{"job_stale", "1 job is stale", "%d jobs are stale"},
+	{"job_slow", "1 job is slow", "%d jobs are slow"},
 	{"replica_lost", "1 replica lost", "%d replicas lost"},
 	{string(cluster.LevelError), "1 error", "%d errors"},
 	{string(cluster.LevelWarning), "1 warning", "%d warnings"},
@@ -291,7 +371,7 @@ func summarize(st *cluster.Status) (string, mark) {
 		switch {
 		case p.Code == "no_replica":
 			return "No replica is up", markBad
-		case p.Code == "job_failed", p.Code == "job_missed", p.Code == "replica_lost", p.Level == cluster.LevelAdvice:
+		case slices.Contains([]string{"job_failed", "job_missed", "job_overdue", "job_stale", "job_slow", "replica_lost"}, p.Code), p.Level == cluster.LevelAdvice:
 			counts[p.Code]++
 		default:
 			counts[string(p.Level)]++
@@ -315,12 +395,15 @@ func summarize(st *cluster.Status) (string, mark) {
 	return strings.Join(parts, ", "), markWarning
 }
 
-// lateJobs returns the jobs whose newest tick is late, with a description: the tick was missed, its run started late, or its run is waiting for a slot of a
+// lateJobs returns the jobs that are slow, stale or overdue, and the jobs whose newest tick is late, with a description: the tick was missed, its run started late, or its run is waiting for a slot of a
 // pool.
 func lateJobs(st *cluster.Status) map[string]string {
 	jobs := map[string]string{}
 	bad := failingJobs(st)
 	for _, j := range st.Jobs {
+		for _, c := range j.Conditions {
+			jobs[j.Name] = c.Code
+		}
 		if j.Last == nil {
 			continue
 		}

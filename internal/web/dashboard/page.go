@@ -11,6 +11,7 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type handler struct {
 	operator *cluster.Shared
 	windows  *cluster.Windows
 	actor    func(*http.Request) (name string, mayAct bool)
+	local    func() Local
 	assets   *assets
 	pages    pages
 }
@@ -39,12 +41,18 @@ type view func(*http.Request) (*page, error)
 func (h *handler) viewHandler(show view) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := show(r)
-		if err != nil {
+		switch {
+		case errors.Is(err, cluster.ErrUnavailable):
+			p = h.awayPage(err)
+		case err != nil:
 			p = failedPage(err)
 		}
 		h.renderPage(w, r, p)
 	})
 }
+
+// passing matches what changes on a page only because time passes. The script of a page changes it too, so a page that differs only in this is not sent again.
+var passing = regexp.MustCompile(`data-now="\d+"|(<time [^>]*>|<span id="live"[^>]*>)[^<]*`)
 
 // renderPage writes a page. If rendering fails, it writes an error and no part of the page.
 func (h *handler) renderPage(w http.ResponseWriter, r *http.Request, p *page) {
@@ -56,6 +64,7 @@ func (h *handler) renderPage(w http.ResponseWriter, r *http.Request, p *page) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("ETag", fmt.Sprintf(`W/"%.16x"`, sha256.Sum256(passing.ReplaceAll(body.Bytes(), []byte("$1")))))
 	if p.Code != 0 {
 		w.WriteHeader(p.Code)
 	}
@@ -78,7 +87,7 @@ func parsePages(files *assets) (pages, error) {
 		return nil, err
 	}
 	parsed := pages{}
-	for _, name := range []string{"overview", "job", "run", "why", "bulk", "cluster", "audit", "timeline", "calendar", "failed"} {
+	for _, name := range []string{"overview", "job", "run", "why", "bulk", "cluster", "audit", "timeline", "calendar", "failed", "away"} {
 		clone, err := shared.Clone()
 		if err != nil {
 			return nil, err
@@ -106,6 +115,15 @@ type page struct {
 	Body      any
 }
 
+// ReloadS returns the interval in seconds at which a browser without JavaScript loads the page again; 0 for never. Only a page without its facts is loaded again,
+// because a reload may disturb a reader.
+func (p *page) ReloadS() int {
+	if p.Template != "away" {
+		return 0
+	}
+	return awayMS / 1000
+}
+
 // NowMS returns the time by the clock of Redis in milliseconds. The browser uses it for countdowns.
 func (p *page) NowMS() int64 { return p.Now.UnixMilli() }
 
@@ -129,7 +147,7 @@ func failedPage(err error) *page {
 	switch {
 	case errors.Is(err, cluster.ErrUnavailable):
 		p.Title, p.Code = "Redis does not answer", http.StatusServiceUnavailable
-		f.Advice = "Runs that are under way go on until their leases end. Reload this page when Redis is back; replicas ask again by themselves."
+		f.Advice = "Runs that are under way go on until their leases end. Try again when Redis is back; replicas ask again by themselves."
 	case errors.Is(err, journal.ErrCorrupt):
 		p.Title = "Data in Redis is damaged"
 		f.Advice = "Repair the key that the message names, or delete all that it holds. Other pages go on."
@@ -145,6 +163,34 @@ func failedPage(err error) *page {
 		p.Title, p.Code = "The cluster refuses", http.StatusConflict
 	}
 	p.Body = f
+	return p
+}
+
+// awayMS is the interval at which a browser asks for a page while Redis does not answer, in milliseconds.
+const awayMS = 3000
+
+// An away is the body of a page for which Redis did not answer.
+type away struct {
+	Mark             mark
+	Replica, Message string
+	Since            moment
+	Runs             []localRun
+}
+
+type localRun struct {
+	Job            link
+	RunID, Printed string
+	Began          moment
+}
+
+func (h *handler) awayPage(err error) *page {
+	local, now := h.local(), time.Now()
+	p := &page{Template: "away", Title: "Redis does not answer", Code: http.StatusServiceUnavailable, Now: now, Every: awayMS, Namespace: cleanText(local.Namespace)}
+	body := &away{Mark: markBad, Replica: cleanText(local.Replica), Message: cleanText(err.Error()), Since: lastingFrom(now, local.Silent)}
+	for _, r := range local.Runs {
+		body.Runs = append(body.Runs, localRun{jobLink(r.Job), cleanText(r.RunID), cluster.FirstLine(cleanText(r.LastLine), 200), lastingFrom(now, r.Began)})
+	}
+	p.Body = body
 	return p
 }
 

@@ -228,12 +228,36 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// A page has another tag once its facts change, and not only because time passes.
+func TestTagOfAPage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.crowd(3, 2, journal.OutcomeOK)
+	tag := func() (tag, body string) {
+		w := s.read("/")
+		return w.Header().Get("ETag"), w.Body.String()
+	}
+	first, body := tag()
+	s.await("the same tag of a later page", func() bool {
+		next, later := tag()
+		same := next == first && later != body
+		first, body = next, later
+		return same
+	})
+	now := time.Now()
+	s.must(s.journal.Record(t.Context(), []journal.Record{{RunID: "new", Job: "job-0001", Attempt: 1, Token: 1, Replica: "r1", Outcome: journal.OutcomeOK, Started: now, Finished: now, DurationMS: ms(5)}}))
+	s.await("another tag after a run", func() bool {
+		next, _ := tag()
+		return next != first
+	})
+}
+
 // TestPagesAnswerQuestions looks for the answers of each page.
 func TestPagesAnswerQuestions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
 	s.fill()
-	s.shows("/", `<h1>1 job fails, 2 warnings</h1>`, `<tr class="failing"><th scope="row" class="name"><a href="/jobs/report">`, `href="/jobs/report/runs/run-2"`, "r1/0", "after backup", "not enabled", "Pause all…")
+	s.shows("/", `<h1>1 job fails, 2 warnings</h1>`, `<tr class="failing"><th scope="row" class="name" title="report · @hourly"><a href="/jobs/report">`, `href="/jobs/report/runs/run-2"`, "r1/0", "after backup", "not enabled", "Pause all…")
 	s.shows("/?q=rep", "1 of 5 jobs", "Pause these…")
 	s.shows("/jobs/report", "said &lt;script&gt;", "Coming ticks", "Europe/Berlin", `class="b bad"`, "Stop 1 running", "Run now")
 	s.shows("/jobs/report", `<th scope="col">Differs</th><th scope="col">r1</th><th scope="col">r2</th>`, `<code>&#34;1h&#34;</code></td><td><code>&#34;2h&#34; &lt;script&gt;`, "2 settings that do not differ", `<span class="m warn" aria-hidden="true">!</span> timeout</th>`,
@@ -269,11 +293,87 @@ func TestGoLeadsToAJob(t *testing.T) {
 	}
 }
 
-// TestRedisIsAway: the page says so, with a code by which the browser keeps the last one.
+// Runs in progress come first on the overview, the slow ones before the others, each with its usual duration. The page of a job begins with the output that failed.
+func TestTriage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	s.lag()
+	s.shows("/", "1 job fails", "1 job is stale", "1 job is slow", `data-lasting="">12m</time>`, "usually 5.0 s, on r1/0", "slow for <time", "stale for <time")
+	body := s.read("/").Body.String()
+	inOrder(t, body, `<h1>`, `aria-labelledby="s-running"`, `<li class="slow">`, `href="/jobs/rebuild"`, `href="/jobs/report"`, `id="filter"`)
+	s.shows("/?outcome=slow", "1 of 7 jobs")
+	s.shows("/?outcome=late", "2 of 7 jobs")
+	s.shows("/jobs/rebuild", "usually takes 5.0 s", "has been running for 12m")
+	inOrder(t, s.read("/jobs/report").Body.String(), "<h1>", `class="urgent"`, "said &lt;script&gt;", "Coming ticks", ">Run now…<", ">Summary<", ">How long runs took<")
+	inOrder(t, s.read("/jobs/nightly").Body.String(), "<h1>", "Coming ticks", ">Summary<", ">Output<") // its newest run ended well
+}
+
+// The palette has the states of jobs, those with a problem first, and the forms that a user may send.
+func TestPalette(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	s.lag()
+	jobs := func() map[string]target {
+		var list []target
+		if err := json.Unmarshal(s.read("/palette.json").Body.Bytes(), &list); err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]target{}
+		for _, one := range list {
+			found[one.Kind+" "+one.Name] = one
+		}
+		return found
+	}
+	found := jobs()
+	for name, want := range map[string]target{
+		"job report":          {State: "failing", Acts: []string{"trigger", "cancel", "pause"}},
+		"job rebuild":         {State: "slow", Acts: []string{"trigger", "cancel", "pause"}},
+		"job off":             {State: "not enabled", Acts: []string{"pause"}},
+		"page Late jobs":      {},
+		"act Pause all jobs…": {},
+	} {
+		got, known := found[name]
+		if !known || got.State != want.State || !slices.Equal(got.Acts, want.Acts) {
+			t.Errorf("%s: %v %+v", name, known, got)
+		}
+		for _, act := range got.Acts {
+			s.shows(got.Href, `<details name="act" id="`+act+`">`)
+		}
+	}
+	s.mayAct = false
+	for name, one := range jobs() {
+		if one.Kind == "act" || len(one.Acts) > 0 {
+			t.Errorf("%s is offered to a viewer", name)
+		}
+	}
+}
+
+func inOrder(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	at := 0
+	for _, part := range parts {
+		i := strings.Index(text[at:], part)
+		if i < 0 {
+			t.Errorf("no %q after what comes before it in %q:\n%s", part, parts, text)
+			return
+		}
+		at += i
+	}
+}
+
+// TestRedisIsAway: the page says so, with a code by which the browser keeps the last facts. It has the runs that the replica knows, and is loaded again by itself.
 func TestRedisIsAway(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
+	s.local = Local{Namespace: "shop", Replica: "r1", Silent: time.Now().Add(-5 * time.Minute), Runs: []LocalRun{{Job: "import", RunID: "run-9", Began: time.Now().Add(-10 * time.Minute), LastLine: hostile}}}
 	s.server.Close()
+	for _, text := range []string{"Replica r1 has had no answer for <time", ">5m<", `href="/jobs/import"`, ">10m<", "run-9", "&lt;script&gt;", "· shop · cronclave", `data-every="3000"`, `http-equiv="refresh" content="3"`} {
+		if body := s.get("/").Body.String(); !strings.Contains(body, text) {
+			t.Errorf("no %q in %s", text, body)
+		}
+	}
 	for _, path := range []string{"/", "/jobs/a", "/jobs/a/runs/b", "/cluster", "/audit", "/timeline", "/calendar", "/pause"} {
 		w := s.get(path)
 		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "<h1>Redis does not answer</h1>") {

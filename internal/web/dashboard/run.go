@@ -19,6 +19,7 @@ const mostOutput = 256 << 10
 type output struct {
 	ID, Title, Href   string
 	Text, Empty, Note string
+	Failed, Running   bool
 }
 
 type runPage struct {
@@ -140,7 +141,7 @@ func (h *handler) newestOutputs(ctx context.Context, job string, newestFirst []j
 }
 
 func (h *handler) outputOf(ctx context.Context, r journal.Record) (o output, err error) {
-	o = output{ID: "output-" + r.RunID, Title: fmt.Sprintf("%s on %s, %s", cleanText(r.Outcome), placeOf(r), r.When().UTC().Format(stamp)), Href: runPath(r), Empty: "It printed nothing, or its output was removed."}
+	o = output{ID: "output-" + r.RunID, Title: fmt.Sprintf("%s on %s, %s", cleanText(r.Outcome), placeOf(r), r.When().UTC().Format(stamp)), Href: runPath(r), Empty: "It printed nothing, or its output was removed.", Failed: r.Failed(), Running: r.Outcome == journal.OutcomeRunning}
 	if r.Outcome == journal.OutcomeRunning {
 		o.Empty, o.Note = "Nothing was printed yet.", "Output as it comes: replicas publish it once a page asks for it."
 		var answered bool

@@ -38,6 +38,7 @@ type site struct {
 	name     string            // of the user
 	mayAct   bool
 	base     string // the path before all pages
+	local    Local
 }
 
 // newSite starts a cluster without replicas. Its Redis is the one of the URL, or an embedded one without a URL.
@@ -80,7 +81,7 @@ func (s *site) must(err error) {
 
 // fresh returns a handler that has read nothing yet.
 func (s *site) fresh() http.Handler {
-	h, err := New(Config{Operator: s.operator, BasePath: s.base, Actor: func(*http.Request) (string, bool) { return s.name, s.mayAct }})
+	h, err := New(Config{Operator: s.operator, BasePath: s.base, Local: func() Local { return s.local }, Actor: func(*http.Request) (string, bool) { return s.name, s.mayAct }})
 	s.must(err)
 	return h
 }
@@ -173,6 +174,26 @@ func (s *site) fill() {
 	gone := journal.Record{RunID: "gone", Job: "gone", Outcome: journal.OutcomeOK, Started: tick, Finished: tick}
 	s.must(s.journal.Record(ctx, append(records, died, next, gone)))
 	result := s.elector.Claim(ctx, []election.Claim{{Lock: election.JobLock("report"), ID: "run-0", Slots: 1, Trigger: "manual", Lease: time.Minute}})[0]
+	if election.TermOf(result) == nil {
+		s.t.Fatalf("%+v", result)
+	}
+}
+
+// lag has a job whose run takes much longer than usual, and a job without a success for days.
+func (s *site) lag() {
+	s.t.Helper()
+	ctx, now := s.t.Context(), time.Now()
+	s.must(s.journal.DescribeJobs(ctx, []journal.JobInfo{
+		{Name: "rebuild", Schedule: []string{"30 3 * * *"}, Timezone: "Europe/Berlin", Enabled: true, Parallel: 1, PerTick: 1, Seen: now},
+		{Name: "nightly", Schedule: []string{"0 3 * * *"}, Timezone: "UTC", Enabled: true, Parallel: 1, PerTick: 1, Seen: now, StaleAfterMS: (26 * time.Hour).Milliseconds()},
+	}))
+	ok := func(job string, ago time.Duration) journal.Record {
+		at := now.Add(-ago)
+		return journal.Record{RunID: fmt.Sprint(job, ago), Job: job, Slot: slot(0), Attempt: 1, Token: 1, Replica: "r1", Outcome: journal.OutcomeOK, Started: at, Finished: at.Add(5 * time.Second), DurationMS: ms(5000)}
+	}
+	s.must(s.journal.Record(ctx, []journal.Record{ok("rebuild", 3*time.Hour), ok("rebuild", 2*time.Hour), ok("rebuild", time.Hour), ok("nightly", 100*time.Hour),
+		{RunID: "hangs", Job: "rebuild", Slot: slot(0), Attempt: 1, Token: 2, Replica: "r1", Outcome: journal.OutcomeRunning, Started: now.Add(-12 * time.Minute)}}))
+	result := s.elector.Claim(ctx, []election.Claim{{Lock: election.JobLock("rebuild"), ID: "hangs", Slots: 1, Trigger: "manual", Lease: time.Minute}})[0]
 	if election.TermOf(result) == nil {
 		s.t.Fatalf("%+v", result)
 	}

@@ -6,9 +6,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
@@ -25,10 +27,13 @@ const (
 	pastShare = 0.75
 )
 
-var spans = []struct {
+// A spanChoice is a length of the window.
+type spanChoice struct {
 	name   string
 	length time.Duration
-}{{"10m", 10 * time.Minute}, {"1h", time.Hour}, {"6h", 6 * time.Hour}, {"24h", 24 * time.Hour}, {"7d", 7 * 24 * time.Hour}}
+}
+
+var spans = []spanChoice{{"10m", 10 * time.Minute}, {"1h", time.Hour}, {"6h", 6 * time.Hour}, {"24h", 24 * time.Hour}, {"7d", 7 * 24 * time.Hour}}
 
 type timelinePage struct {
 	Query                string
@@ -140,6 +145,9 @@ func (t timelineQuery) drawPage(st *cluster.Status, past []journal.Record, comin
 	slices.SortStableFunc(drawn, func(a, b journal.Record) int { return b.When().Compare(a.When()) })
 	if len(coming) == mostDrawn {
 		body.Note += fmt.Sprintf(" The first %d coming ticks are drawn.", mostDrawn)
+	}
+	if t.length >= densityFrom {
+		body.Note = strings.TrimSpace(fmt.Sprintf("Each mark stands for %s. It is darker the more ran, and higher if something did not end ok. ", console.Span(t.length/buckets)) + body.Note)
 	}
 	body.Coming = comingOf(st, known, t.until)
 	body.Gantt = newGantt(t, st, drawn, coming)

@@ -69,11 +69,75 @@ func TestNamesStayInTheirBars(t *testing.T) {
 	}
 }
 
+// A window of six hours or more is drawn as density: one lane for each job, at most six for a replica, the jobs with failures first.
+func TestDensity(t *testing.T) {
+	t.Parallel()
+	run := func(job string, outcome journal.Outcome, ago, length time.Duration) journal.Record {
+		return journal.Record{RunID: fmt.Sprint(job, ago), Job: job, Replica: "r1", Outcome: outcome, Started: noon.Add(-ago), Finished: noon.Add(length - ago)}
+	}
+	past := []journal.Record{run("job-7", "failed", 2*time.Hour, time.Second), run("job-1", "ok", 12*time.Hour, 10*time.Hour)}
+	for n := range 8 {
+		for i := range 60 {
+			past = append(past, run(fmt.Sprint("job-", n), "ok", time.Duration(i)*time.Minute, time.Second))
+		}
+	}
+	coming := []cluster.Tick{{Scheduled: cluster.Scheduled{Job: "job-0"}, At: noon.Add(time.Hour)}}
+	g := newGantt(timelineQueryOf(url.Values{"span": {"24h"}}, noon), &cluster.Status{Now: noon}, past, coming)
+	var names []string
+	for _, l := range g.Groups[0].Jobs {
+		names = append(names, l.Text)
+	}
+	if want := []string{"job-7", "job-1", "job-0", "job-2", "job-3", "3 other jobs"}; !slices.Equal(names, want) {
+		t.Errorf("lanes %q, want %q", names, want)
+	}
+	if len(g.Groups) != 2 || g.Groups[1].Name != "to come" || len(g.Bars) > 6*7 || len(g.Ticks) > 0 {
+		t.Errorf("%d bars, groups %+v", len(g.Bars), g.Groups)
+	}
+	find := func(title string) span {
+		t.Helper()
+		i := slices.IndexFunc(g.Bars, func(b span) bool { return strings.HasPrefix(b.Title, title) })
+		if i < 0 {
+			t.Fatalf("no bar %q in %+v", title, g.Bars)
+		}
+		return g.Bars[i]
+	}
+	failed, several, long := find("job-7: failed"), find("job-2, 03-01 11:"), find("job-1: ok, ")
+	if failed.Mark != markBad || failed.Height != laneHeight-4 || failed.Href != "/jobs/job-7/runs/job-72h0m0s" {
+		t.Errorf("a failure: %+v", failed)
+	}
+	if several.Mark != markOK || several.Height >= failed.Height || !strings.HasSuffix(several.Title, ": 11 ok") || !strings.Contains(several.Href, "q=job-2&span=1h") {
+		t.Errorf("several runs: %+v", several)
+	}
+	if long.percents < 40 || long.percents > 44 {
+		t.Errorf("a run of ten hours of a day: %+v", long)
+	}
+	if bar := find("several jobs, "); !strings.Contains(bar.Title, "33 ok") {
+		t.Errorf("the other jobs: %+v", bar)
+	}
+}
+
+// A replica has at most six lanes. What did not end well is drawn all the same.
+func TestLanesOfAReplicaAreBounded(t *testing.T) {
+	t.Parallel()
+	var past []journal.Record
+	for n := range 20 {
+		outcome := journal.Outcome("ok")
+		if n == 0 {
+			outcome = "failed"
+		}
+		past = append(past, journal.Record{RunID: fmt.Sprint(n), Job: "load", Replica: "r1", Outcome: outcome, Started: noon.Add(-30 * time.Minute), Finished: noon.Add(-20 * time.Minute).Add(time.Duration(n) * time.Second)})
+	}
+	g := newGantt(timelineQueryOf(url.Values{}, noon), &cluster.Status{Now: noon}, past, nil)
+	if len(g.Bars) != 7 || g.Groups[0].More != "and 13 more" || g.Height > axisHeight+6*laneHeight+3*groupSpace || !slices.ContainsFunc(g.Bars, func(b span) bool { return b.Mark == markBad }) {
+		t.Errorf("%d bars, %+v", len(g.Bars), g)
+	}
+}
+
 // TestTimelineKeepsRunsUnderWay: of too many runs those that are under way are drawn, and records outside the window or the filter are not among them.
 func TestTimelineKeepsRunsUnderWay(t *testing.T) {
 	t.Parallel()
 	st := &cluster.Status{Now: noon, Jobs: []cluster.Job{{Name: "load"}}}
-	q := timelineQueryOf(url.Values{}, noon)
+	q := timelineQueryOf(url.Values{"by": {"job"}}, noon)
 	ended := func(job string, n int, ago time.Duration) (list []journal.Record) {
 		for i := range n {
 			at := noon.Add(-ago - time.Duration(i)*time.Millisecond)

@@ -11,6 +11,7 @@
   let renewed = Date.now();
   let failures = 0;
   let leaving = false;
+  let tag = ""; // ETag of the newest page
 
   // Times
 
@@ -28,9 +29,10 @@
 
   function count() {
     const now = Date.now() - skew;
-    for (const node of document.querySelectorAll("main time:not([data-full])")) {
+    for (const node of document.querySelectorAll("main time:not([data-full], [data-as-is])")) {
       const at = Date.parse(node.dateTime);
-      set(node, at > now ? "in " + span(at - now) : span(now - at) + " ago");
+      if ("lasting" in node.dataset) set(node, span(now - at));
+      else set(node, at > now ? "in " + span(at - now) : span(now - at) + " ago");
     }
   }
 
@@ -44,10 +46,6 @@
     for (const node of document.querySelectorAll("main text[data-time]")) {
       const at = new Date(Number(node.dataset.time));
       set(node, (node.dataset.form === "day" ? `${pad(at.getMonth() + 1)}-${pad(at.getDate())} ` : "") + `${pad(at.getHours())}:${pad(at.getMinutes())}`);
-    }
-    for (const node of document.querySelectorAll("[data-zone]")) {
-      set(node, zone);
-      node.closest("table").toggleAttribute("data-same", node.previousElementSibling.textContent === zone);
     }
     for (const node of document.querySelectorAll("a[data-own-zone]")) {
       node.hidden = false;
@@ -132,24 +130,42 @@
     if (target) target.focus({ preventScroll: true });
   }
 
+  // showAway puts the notice that Redis does not answer above the last facts, which may still help.
+  function showAway(notice) {
+    if (!notice || busy()) return;
+    for (const old of document.querySelectorAll("main > .away")) old.remove();
+    $("main").prepend(document.adoptNode(notice));
+    localize();
+  }
+
   async function renew() {
     const controller = new AbortController();
     const timer = setTimeout(() => controller.abort(), 10000);
     try {
-      const answer = await fetch(location.href, { signal: controller.signal, headers: { Accept: "text/html" } });
+      const answer = await fetch(location.href, { signal: controller.signal, headers: { Accept: "text/html", ...(tag && { "If-None-Match": tag }) } });
       if (answer.redirected && new URL(answer.url).pathname === base + "/login" && !leaving && !busy() && !document.querySelector("[data-dirty]")) { // the session has ended
         leaving = true; // loading again and again would never let a slow provider answer
         location.reload();
       }
+      if (answer.status === 304) {
+        failures = 0;
+        renewed = Date.now();
+        if (waiting) show(waiting);
+        else state("Live", "live");
+        return;
+      }
+      if (answer.status === 503) showAway(new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".away"));
       if (!answer.ok || answer.redirected) throw new Error(answer.status);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       if (!page.getElementById("main")) throw new Error("no page");
       failures = 0;
       renewed = Date.now();
+      tag = answer.headers.get("ETag") || "";
       show(page);
     } catch {
       failures++;
       waiting = null;
+      tag = "";
       state(`Not live since ${full(new Date(renewed))}`, "stale");
     } finally {
       clearTimeout(timer);
@@ -180,6 +196,11 @@
     $("palette-input").setAttribute("aria-activedescendant", shown.length ? "target-" + chosen : "");
   }
 
+  const verbs = { trigger: "Run", cancel: "Stop", pause: "Pause", resume: "Resume" };
+
+  // withActs adds the acts of each job, which lead to the forms of its page.
+  const withActs = (list) => list.flatMap((t) => [t, ...(t.acts || []).map((act) => ({ name: `${verbs[act]} ${t.name}…`, kind: "act", href: t.href + "#" + act }))]);
+
   // rank orders names: those that begin with the query, those that have it, those that have its letters in order.
   function rank(name, query) {
     const at = name.indexOf(query);
@@ -197,7 +218,7 @@
       const kind = document.createElement("span");
       item.id = "target-" + i;
       item.setAttribute("role", "option");
-      kind.textContent = t.kind;
+      kind.textContent = t.state ? `${t.state} ${t.kind}` : t.kind;
       item.append(t.name, kind);
       item.addEventListener("click", () => { location.href = base + t.href; });
       return item;
@@ -211,12 +232,21 @@
     $("palette-input").value = "";
     list();
     try {
-      targets = await (await fetch(base + "/palette.json")).json();
+      targets = withActs(await (await fetch(base + "/palette.json")).json());
     } catch {
       // The targets of the last time are still good.
     }
     list();
   }
+
+  // unfold opens the form that the address names.
+  function unfold() {
+    const form = location.hash && $(location.hash.slice(1));
+    if (!form || !form.matches("details")) return;
+    form.open = true;
+    form.querySelector("input:not([type=hidden]), button")?.focus();
+  }
+  addEventListener("hashchange", unfold);
 
   document.addEventListener("keydown", (e) => {
     const typing = e.target.matches("input, select, textarea");
@@ -274,7 +304,9 @@
     setTimeout(() => document.querySelector(".said")?.remove(), 15000);
     for (const pre of document.querySelectorAll("[data-follow]")) pre.scrollTop = pre.scrollHeight;
     localize();
-    if ($("main").dataset.every) state("Live", "live");
+    unfold();
+    if (document.querySelector(".away")) state("Asks again by itself", "paused");
+    else if ($("main").dataset.every) state("Live", "live");
     setInterval(count, 1000);
     document.addEventListener("visibilitychange", () => {
       if (document.visibilityState === "visible" && $("main").dataset.every && Date.now() - renewed > 4000) renew();
