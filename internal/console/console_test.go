@@ -172,6 +172,20 @@ func TestColoursAddNothing(t *testing.T) {
 }
 
 // TestRedisReadsWell: a wide text has the servers of Redis, their limits, and the margins of leases. Unknown facts have a dash.
+// A job that is slow, stale or overdue is marked beside its last outcome.
+func TestLateJobsAreMarked(t *testing.T) {
+	t.Parallel()
+	j := cluster.Job{Name: "nightly", Enabled: true, Schedule: []string{"@daily"}, Timezone: "UTC", UsualMS: new(int64(61_000)), Conditions: []cluster.Condition{{Code: cluster.Slow}, {Code: cluster.Overdue}},
+		Last: &journal.Record{Outcome: journal.OutcomeRunning, Started: *before(time.Hour)}}
+	st := &cluster.Status{Now: now, Jobs: []cluster.Job{j}}
+	if out := printed(func(p Printer) { p.Status(st) }, Printer{Wide: true}); !strings.Contains(out, "running 1h ago, slow, overdue") {
+		t.Error(out)
+	}
+	if out := printed(func(p Printer) { p.Job(st, j) }, Printer{}); !strings.Contains(out, "running 1h ago, slow, overdue") || !strings.Contains(out, "usually    takes 1m1s") {
+		t.Error(out)
+	}
+}
+
 func TestRedisReadsWell(t *testing.T) {
 	t.Parallel()
 	n := func(i int64) *int64 { return &i }

@@ -9,13 +9,31 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/events"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 )
+
+// The time without an answer is known while it lasts, and ends with an answer.
+func TestSilenceIsKnown(t *testing.T) {
+	t.Parallel()
+	i := incidents{events: events.NewBus(hclog.NewNullLogger())}
+	began := time.Now()
+	i.noteFailure(began, time.Second, context.DeadlineExceeded)
+	i.noteFailure(began.Add(5*time.Second), time.Second, context.DeadlineExceeded)
+	if since := i.away.Load(); since == nil || !since.Equal(began) {
+		t.Errorf("%v, want %v", since, began)
+	}
+	i.noteAnswer(began.Add(10 * time.Second))
+	if since := i.away.Load(); since != nil {
+		t.Errorf("silent since %v after an answer", since)
+	}
+}
 
 // Keys with the time to live of a registration prove a loss only while they cannot have expired. The epoch does so at any time.
 func TestLossOfKeysThatMayHaveExpired(t *testing.T) {

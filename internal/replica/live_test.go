@@ -38,6 +38,24 @@ func startLive(t *testing.T, j *journal.Journal) (l *liveOutput, end func()) {
 	return l, end
 }
 
+// Without Redis, a replica knows its runs in progress, and what they printed last.
+func TestLocalRuns(t *testing.T) {
+	t.Parallel()
+	l := newLiveOutput(nil, hclog.NewNullLogger())
+	one, two := &scheduler.Run{ID: "one", Job: "report"}, &scheduler.Run{ID: "two", Job: "load"}
+	first := l.addRun(one)
+	l.addRun(two)
+	l.addLine(two, journal.Line{Text: "row 1"})
+	l.addLine(two, journal.Line{Text: "row 2"})
+	if runs := l.localRuns(); len(runs) != 2 || runs[0].Job != "report" || runs[0].LastLine != "" || runs[1].RunID != "two" || runs[1].LastLine != "row 2" || runs[1].Began.IsZero() {
+		t.Errorf("%+v", runs)
+	}
+	l.endRun(first)
+	if runs := l.localRuns(); len(runs) != 1 || runs[0].RunID != "two" {
+		t.Errorf("%+v", runs)
+	}
+}
+
 // TestLiveOutputOfAFollowedRun comes whole, and in order, with its end.
 func TestLiveOutputOfAFollowedRun(t *testing.T) {
 	t.Parallel()
