@@ -74,7 +74,7 @@ var house = []room{
 	{"internal/redisconn", []string{"locking", "internal/config", "internal/dial", "internal/embedded", "internal/journal", "internal/safefile", "internal/resp"}, "a URL becomes a client, and a client a journal, in one place, which knows nothing of schedules"},
 	{"internal/console", []string{"internal/journal", "internal/cluster", "internal/redisconn"}, "texts are made of the same values as JSON, and decide nothing"},
 	{"internal/web/dashboard", []string{"internal/console", "internal/journal", "internal/cluster", "internal/units", "scheduler/cronspec"}, "pages are made of the same values as texts and JSON, and act through the operator alone"},
-	{"internal/cluster", []string{"election", "internal/backoff", "internal/journal", "internal/lease", "internal/multierr", "internal/redisconn", "locking", "scheduler", "scheduler/cronspec", "scheduler/run"}, "a cluster is seen and steered through Redis alone, without a configuration or a replica"},
+	{"internal/cluster", []string{"election", "internal/backoff", "internal/journal", "internal/lease", "internal/multierr", "internal/redisconn", "internal/units", "locking", "scheduler", "scheduler/cronspec", "scheduler/run"}, "a cluster is seen and steered through Redis alone, without a configuration or a replica"},
 	{"internal/embedded", nil, "the embedded server takes the place of Redis, which knows nothing of us"},
 	{"cmd", everything, "wiring knows every part"},
 	{"integration", everything, "tests see what users see, and what the parts are made of"},

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/cronclave/cronclave/internal/cluster"
 )
@@ -22,20 +21,6 @@ type Config struct {
 	BasePath string
 	// Local returns what the replica of the pages knows without Redis.
 	Local func() Local
-}
-
-// Local is what a replica knows without Redis. The pages show it while Redis does not answer.
-type Local struct {
-	Namespace, Replica string
-	Silent             time.Time // start of the time without an answer of Redis; zero while it answers
-	Runs               []LocalRun
-}
-
-// A LocalRun is a run in progress of this replica.
-type LocalRun struct {
-	Job, RunID string
-	Began      time.Time
-	LastLine   string // of its output
 }
 
 // New returns the handler of all pages. New itself sends no request to Redis.

@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/journal"
 )
 
 // A filter selects jobs by the fields of the search form. A job must match all fields that are set.
@@ -226,4 +229,34 @@ func (h *handler) servePalette(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(targets)
+}
+
+// lateJobs returns the jobs that are slow, stale or overdue, and the jobs whose newest tick is late, with a description: the tick was missed, its run started late, or its run is waiting for a slot of a
+// pool.
+func lateJobs(st *cluster.Status) map[string]string {
+	jobs := map[string]string{}
+	bad := failingJobs(st)
+	for _, j := range st.Jobs {
+		for _, c := range j.Conditions {
+			jobs[j.Name] = c.Code
+		}
+		if j.Last == nil {
+			continue
+		}
+		jitter := time.Duration(j.JitterMS) * time.Millisecond
+		if by := console.Late(*j.Last); by > jitter && len(j.After) == 0 { // a job with `after` starts when its parents have ended
+			jobs[j.Name] = "began " + console.Span(by) + " after its tick"
+		}
+		if bad[j.Name] > 0 && j.LastEnd != nil && j.LastEnd.Outcome == journal.OutcomeMissed {
+			jobs[j.Name] = "missed its tick"
+		}
+	}
+	for _, p := range st.Pools {
+		for _, w := range p.Waiting {
+			if w.Job != "" {
+				jobs[w.Job] = "waits for pool " + cleanText(p.Name)
+			}
+		}
+	}
+	return jobs
 }

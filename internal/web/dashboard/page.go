@@ -10,6 +10,7 @@ import (
 	"html/template"
 	"mime"
 	"net/http"
+	"net/url"
 	"path"
 	"regexp"
 	"strings"
@@ -97,6 +98,20 @@ func parsePages(files *assets) (pages, error) {
 		}
 	}
 	return parsed, nil
+}
+
+// Local is what a replica knows without Redis. The pages show it while Redis does not answer.
+type Local struct {
+	Namespace, Replica string
+	Silent             time.Time // start of the time without an answer of Redis; zero while it answers
+	Runs               []LocalRun
+}
+
+// A LocalRun is a run in progress of this replica.
+type LocalRun struct {
+	Job, RunID string
+	Began      time.Time
+	LastLine   string // of its output
 }
 
 // A page is the content of a web page before it is rendered: the frame that all pages share, and the body.
@@ -250,3 +265,15 @@ func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	_, _ = w.Write(body)
 }
+
+// notices are the messages after an action. A link contains only the key of a message, so a forged link cannot put its own text on a page.
+var notices = map[string]string{
+	"asked":    "The run was asked for. It starts as soon as a replica has a place for it, within a minute, or not at all.",
+	"started":  "The run has started.",
+	"stopping": "The replicas were asked to stop the runs. They get SIGTERM, and SIGKILL after their grace.",
+	"idle":     "The runs had ended, so there was nothing to stop.",
+	"paused":   "Paused: ticks are skipped until the pause ends. Runs that are under way go on.",
+	"resumed":  "Resumed: the job runs from its next tick on.",
+}
+
+func noticeIn(q url.Values) string { return notices[q.Get("said")] }
