@@ -51,7 +51,8 @@ func took(d time.Duration) *int64 {
 // wholeCluster is the state that a leader has read.
 func wholeCluster() *Cluster {
 	return &Cluster{Replicas: map[string]int{"up": 2, "silent": 0}, Expected: 3, Lost: map[string]time.Time{"r3": time.Unix(500, 0)}, Configurations: 2, Paused: []string{"b"},
-		Ticks: map[string]NextTick{"a": {time.Unix(2000, 0), time.Hour}, "b": {At: time.Unix(3000, 0)}}, Pools: map[string]PoolUse{"db": {Slots: 4, Held: 3}}}
+		Ticks: map[string]NextTick{"a": {time.Unix(2000, 0), time.Hour}, "b": {At: time.Unix(3000, 0)}}, Pools: map[string]PoolUse{"db": {Slots: 4, Held: 3}},
+		Late: []LateJob{{"a", "slow"}}, Targets: map[string]TargetUse{"ops": {Sent: 5, Waiting: 1, Oldest: time.Unix(700, 0)}}}
 }
 
 func TestMetrics(t *testing.T) {
@@ -87,6 +88,8 @@ func TestMetrics(t *testing.T) {
 		`cronclave_job_runs{job_name="a"} 2`, `cronclave_job_runs{job_name="b"} 1`, `cronclave_build_info{version="v1"} 1`, `cronclave_log_lines_dropped_total 4`, `cronclave_trace_spans_dropped_total 5`,
 		`cronclave_config_last_reload_successful 0`, `cronclave_config_last_reload_success_timestamp_seconds 950`, `cronclave_zone_data_info{version="2026f"} 1`,
 		`cronclave_replicas{state="up"} 2`, `cronclave_replicas{state="silent"} 0`, `cronclave_replicas_expected 3`, `cronclave_replica_lost_timestamp_seconds{name="r3"} 500`, `cronclave_configurations 2`,
+		`cronclave_job_late{condition="slow",job_name="a"} 1`, `cronclave_notifications{result="sent",target="ops"} 5`, `cronclave_notifications{result="refused",target="ops"} 0`,
+		`cronclave_notifications_waiting{target="ops"} 1`, `cronclave_notifications_oldest_timestamp_seconds{target="ops"} 700`,
 		`cronclave_job_paused{job_name="b"} 1`, `no cronclave_job_paused{job_name="a"}`,
 		`cronclave_job_next_tick_timestamp_seconds{job_name="a"} 2000`, `cronclave_job_period_seconds{job_name="a"} 3600`, `no cronclave_job_period_seconds{job_name="b"}`,
 		`cronclave_pool_slots{pool="db"} 4`, `cronclave_pool_held_slots{pool="db"} 3`, "go_goroutines ", "process_open_fds ")
