@@ -11,7 +11,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test test-long test-repeat test-programs test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint golangci vulncheck bench engines fuzz mutants model histories way memory quorum vm browser release release-check image image-check chart soak alerts clean
+.PHONY: help build test test-long test-repeat test-programs test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint golangci vulncheck bench engines fuzz mutants model histories way memory quorum vm browser release release-check systemd-check image image-check chart soak alerts clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -180,6 +180,11 @@ release: ## build the binaries, packages, SBOM and signed sums of the tagged com
 
 release-check: ## build a release twice, in two folders, and compare byte for byte; then lintian, rpm and systemd-analyze judge it; root gets them installed
 	CRONCLAVE_TEST_INSTALL=1 packaging/reproducible.sh
+
+systemd-check: ## install the deb under systemd, in a container: start without Redis, reload, watchdog, upgrade while a job runs, drain, removal; root gets debootstrap installed
+	rm -rf bin/check
+	for n in 1 2; do VERSION=v0.0.$$n PLATFORMS=linux/$(shell go env GOARCH) CRONCLAVE_RELEASE_KEY=none packaging/release.sh bin/check/$$n || exit; done
+	CRONCLAVE_TEST_INSTALL=1 packaging/systemd-check.sh bin/check/1/*.deb bin/check/2/*.deb
 
 image: ## build the images cronclave:dev (15 MB packed at most) and cronclave:dev-shell from the program in bin, without pulling any
 	$(MAKE) build
