@@ -257,7 +257,7 @@ func (r *Replica) runScheduler(ctx context.Context, reload <-chan struct{}) (err
 	campaign, resign := context.WithCancel(work)
 	registered, leave := context.WithCancel(context.WithoutCancel(ctx))
 	r.readiness.enterPhase(scheduling)
-	r.supervision.send(sdnotify.Ready, sdnotify.Status(fmt.Sprintf("scheduling %d jobs", len(r.cfg.Load().Jobs))))
+	r.supervision.sendState(sdnotify.Ready, sdnotify.Status(fmt.Sprintf("scheduling %d jobs", len(r.cfg.Load().Jobs))))
 	var beside sync.WaitGroup
 	beside.Go(func() { r.supervision.runWatchdog(work) })
 	beside.Go(func() { r.leadership.Campaign(campaign, r.lead) })

@@ -34,7 +34,7 @@ type supervision struct {
 	failed   bool // the failure of a message was logged
 }
 
-func (s *supervision) send(assignments ...string) {
+func (s *supervision) sendState(assignments ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.stopping {
@@ -52,8 +52,8 @@ func (s *supervision) sendLocked(assignments ...string) {
 
 // announceReload reports that a reload begins. The caller calls done when the reload has ended, with or without success.
 func (s *supervision) announceReload() (done func()) {
-	s.send(sdnotify.Reloading()...)
-	return func() { s.send(sdnotify.Ready) }
+	s.sendState(sdnotify.Reloading()...)
+	return func() { s.sendState(sdnotify.Ready) }
 }
 
 // announceDrain reports that the replica stops, and asks for the time that a drain may take.
@@ -76,7 +76,7 @@ func (s *supervision) runWatchdog(ctx context.Context) {
 	for {
 		since, begun := s.sinceIteration()
 		if !begun || since < max(every, longestIteration) {
-			s.send(sdnotify.Watchdog)
+			s.sendState(sdnotify.Watchdog)
 		} else {
 			s.log.Error("the scheduler's loop hangs; the watchdog of the service manager ends this replica", "since", since.Round(time.Second).String())
 		}
@@ -97,7 +97,7 @@ func (s *supervision) runStatus(ctx context.Context) {
 	defer tick.Stop()
 	for last := ""; ; {
 		if now := s.describe(); now != last {
-			s.send(sdnotify.Status(now))
+			s.sendState(sdnotify.Status(now))
 			last = now
 		}
 		select {
