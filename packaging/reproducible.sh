@@ -4,7 +4,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
-trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
+trap 'rm -rf "$work"' EXIT
 export VERSION=${VERSION:-v0.0.1-check}
 
 ssh-keygen -q -t ed25519 -N '' -C check -f "$work/key"
@@ -12,9 +12,10 @@ git clone -q "$root" "$work/a"
 git clone -q "$root" "$work/another-folder"
 CRONCLAVE_RELEASE_KEY=$work/key "$work/a/packaging/release.sh" "$work/first"
 mkdir "$work/home"
+modules=$(go env GOMODCACHE) # read-only for a build, and checked against go.sum
 (
 	umask 077
-	HOME=$work/home TZ=Asia/Tokyo LC_ALL='' LANG=de_DE.UTF-8 GOMODCACHE=$(go env GOMODCACHE) GOCACHE=$work/cache CRONCLAVE_RELEASE_KEY=$work/key \
+	HOME=$work/home TZ=Asia/Tokyo LC_ALL='' LANG=de_DE.UTF-8 GOMODCACHE=$modules GOCACHE=$work/cache CRONCLAVE_RELEASE_KEY=$work/key \
 		"$work/another-folder/packaging/release.sh" "$work/second" >/dev/null
 )
 diff -r "$work/first" "$work/second"
