@@ -178,6 +178,8 @@ type ClusterStatus struct {
 		} `json:"holders"`
 		Parallel     int               `json:"parallel"`
 		JitterMS     int64             `json:"jitter_ms"`
+		UsualMS      int64             `json:"usual_ms"`
+		Conditions   json.RawMessage   `json:"conditions"`
 		Pool         string            `json:"pool"`
 		Tags         []string          `json:"tags"`
 		Where        map[string]string `json:"where"`
