@@ -68,8 +68,13 @@ pool = "db"
 [jobs.bad]
 schedule = "* * * * * *"
 command = "false"
+notify = ["nobody"]
+[notify.nobody]
+kind = "webhook"
+url = "http://127.0.0.1:1"
 [jobs.slow]
 schedule = "* * * * * *"
+warn_after = "100ms"
 command = ["sleep", "2.5"]
 [jobs.quiet]
 schedule = "0 0 1 1 *"

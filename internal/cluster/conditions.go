@@ -125,7 +125,7 @@ func overdueSince(zones *cronspec.Zones, info journal.JobInfo, lastOK, now time.
 			return due, false
 		}
 	}
-	return due, lastOK.Before(tick)
+	return due, !lastOK.IsZero() && lastOK.Before(tick) // without any success, the job may be new
 }
 
 // lastTick returns the last tick of a job within the day before an instant; zero if there is none.
