@@ -171,8 +171,8 @@ func TestNotificationOfAFailure(t *testing.T) {
 // in the history is taken by the target, and an event is sent again only after an attempt that may have failed.
 func TestNoNotificationIsLost(t *testing.T) {
 	testtier.Slow(t)
-	const jobs, leastKills = 25, 4
-	runs := 400
+	const jobs, leastKills = 8, 4
+	runs := 200
 	if n, err := strconv.Atoi(os.Getenv("CRONCLAVE_TEST_RUNS")); err == nil {
 		runs = n
 	}
