@@ -78,11 +78,7 @@ func (a *app) printNotifications(cmd *cobra.Command, args []string, o historyOpt
 	case len(args) > 0 || o.failed || o.output || o.outcomes != nil || o.since+o.until != "":
 		return usageError("--notifications takes only -n, --zone and --json")
 	}
-	var zone *time.Location
-	op, err := a.openOperatorWith(cmd.Context(), func(zones *cronspec.Zones) (err error) {
-		zone, err = a.displayZone(zones, o.zone)
-		return err
-	})
+	op, zone, err := openInZone(cmd.Context(), a, o.zone)
 	if err != nil {
 		return err
 	}
@@ -99,6 +95,15 @@ func (a *app) printNotifications(cmd *cobra.Command, args []string, o historyOpt
 	}
 	console.Printer{Out: a.out, Zone: zone, Colour: a.useColour()}.Notifications(n)
 	return nil
+}
+
+// openInZone opens the cluster, and returns the zone in which to print times. A wrong name of a zone is reported before the command connects to Redis.
+func openInZone(ctx context.Context, a *app, name string) (o *operating, zone *time.Location, err error) {
+	o, err = a.openOperatorWith(ctx, func(zones *cronspec.Zones) (err error) {
+		zone, err = a.displayZone(zones, name)
+		return err
+	})
+	return o, zone, err
 }
 
 // toRequest returns the request that the flags describe. It resolves relative bounds by the clock of this machine; readHistory resolves them again by the
@@ -157,10 +162,7 @@ func (o historyOptions) setBounds(req *cluster.HistoryRequest, now time.Time) (e
 // readHistory reads the latest runs of one job or of all jobs, and returns the zone in which to print times. Relative bounds use the clock of Redis, as the
 // times in records do.
 func (a *app) readHistory(ctx context.Context, req cluster.HistoryRequest, opt historyOptions) (h *cluster.History, zone *time.Location, err error) {
-	o, err := a.openOperatorWith(ctx, func(zones *cronspec.Zones) (err error) {
-		zone, err = a.displayZone(zones, opt.zone)
-		return err
-	})
+	o, zone, err := openInZone(ctx, a, opt.zone)
 	if err != nil {
 		return nil, nil, err
 	}

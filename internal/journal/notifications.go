@@ -265,36 +265,51 @@ func decodeState(get *redis.StringCmd) (s TargetState, err error) {
 	return s, nil
 }
 
-// Notifications returns the state of a target, and the first most notifications in its queue. Damaged entries of the queue are removed.
+// A targetReply has the replies about a target, with the first entries of its queue.
+type targetReply struct {
+	state *redis.StringCmd
+	count *redis.IntCmd
+	first *redis.ZSliceCmd
+}
+
+func (n notifications) queueTarget(ctx context.Context, p redis.Pipeliner, target string, entries int) targetReply {
+	queue := n.jobKey(target, "notify-queue")
+	return targetReply{p.Get(ctx, n.jobKey(target, "notify-state")), p.ZCard(ctx, queue), p.ZRangeWithScores(ctx, queue, 0, int64(entries-1))}
+}
+
+// decode returns the state of the target. A damaged state counts as a new one, because the next change replaces it.
+func (r targetReply) decode() (s TargetState, err error) {
+	if s, err = decodeState(r.state); err != nil && !errors.Is(err, ErrCorrupt) {
+		return s, err
+	}
+	s.Waiting = int(r.count.Val())
+	if first := r.first.Val(); len(first) > 0 && isScore(first[0].Score) {
+		s.Oldest = scoreMoment(first[0].Score).UTC()
+	}
+	return s, nil
+}
+
+// Notifications returns the state of a target, and the first most notifications in its queue, at least one. Damaged entries of the queue are removed.
 func (n notifications) Notifications(ctx context.Context, target string, most int) (s TargetState, waiting []Notification, err error) {
 	ctx, cancel := n.withTimeout(ctx)
 	defer cancel()
-	queue := n.jobKey(target, "notify-queue")
-	var (
-		state *redis.StringCmd
-		count *redis.IntCmd
-		first *redis.ZSliceCmd
-	)
+	var reply targetReply
 	cmds, err := n.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		state, count, first = p.Get(ctx, n.jobKey(target, "notify-state")), p.ZCard(ctx, queue), p.ZRangeWithScores(ctx, queue, 0, int64(max(most, 1)-1))
+		reply = n.queueTarget(ctx, p, target, most)
 		return nil
 	})
-	if err = allErrors(ctx, cmds, err); err != nil {
+	if err = allErrors(ctx, cmds, err); err == nil {
+		s, err = reply.decode()
+	}
+	if err != nil {
 		return s, nil, fmt.Errorf("read the notifications for %s: %w", target, err)
 	}
-	if s, err = decodeState(state); err != nil && !errors.Is(err, ErrCorrupt) {
-		return s, nil, fmt.Errorf("read the notifications for %s: %w", target, err)
-	}
-	s.Waiting = int(count.Val())
-	for i, z := range first.Val() {
-		if i == 0 && isScore(z.Score) {
-			s.Oldest = scoreMoment(z.Score).UTC()
-		}
+	for _, z := range reply.first.Val() {
 		one := Notification{text: memberOf(z)}
-		if i < most && (json.Unmarshal([]byte(one.text), &one) == nil && one.findFault() == "") {
+		if json.Unmarshal([]byte(one.text), &one) == nil && one.findFault() == "" {
 			waiting = append(waiting, one)
-		} else if i < most {
-			n.redis.ZRem(ctx, queue, one.text) // the next reading tries it again
+		} else {
+			n.redis.ZRem(ctx, n.jobKey(target, "notify-queue"), one.text) // the next reading tries it again
 		}
 	}
 	return s, waiting, nil
@@ -393,13 +408,21 @@ func (n notifications) queueDelivery(ctx context.Context, p redis.Pipeliner, d D
 
 // TargetStates returns the states of targets, without the contents of their queues.
 func (n notifications) TargetStates(ctx context.Context, targets []string) (map[string]TargetState, error) {
-	states := make(map[string]TargetState, len(targets))
-	for _, target := range targets {
-		s, _, err := n.Notifications(ctx, target, 0)
-		if err != nil {
-			return nil, err
+	ctx, cancel := n.withTimeout(ctx)
+	defer cancel()
+	states, replies := make(map[string]TargetState, len(targets)), make([]targetReply, len(targets))
+	cmds, err := n.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, target := range targets {
+			replies[i] = n.queueTarget(ctx, p, target, 1)
 		}
-		states[target] = s
+		return nil
+	})
+	err = allErrors(ctx, cmds, err)
+	for i := 0; err == nil && i < len(targets); i++ {
+		states[targets[i]], err = replies[i].decode()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the states of the targets of notifications: %w", err)
 	}
 	return states, nil
 }

@@ -125,7 +125,7 @@ func (b *bench) want(attempts ...string) []notify.Message {
 
 func (b *bench) state() journal.TargetState {
 	b.Helper()
-	s, _, err := b.journal.Notifications(b.Context(), "ops", 0)
+	s, _, err := b.journal.Notifications(b.Context(), "ops", 1)
 	if err != nil {
 		b.Fatal(err)
 	}

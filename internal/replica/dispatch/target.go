@@ -79,7 +79,8 @@ func (t *target) sendNext(ctx context.Context, cfg config.Notify) (pause time.Du
 	}
 	now := t.Now()
 	if wait := state.Next.Sub(now); wait > 0 {
-		return wait, nil
+		backoff.Sleep(ctx, min(wait, lookEvery)) // until then, new notifications are no reason to read the queue again
+		return 0, nil
 	}
 	chosen, wait := t.chooseNext(cfg, waiting, now)
 	if len(chosen) == 0 {

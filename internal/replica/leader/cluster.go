@@ -73,8 +73,8 @@ func (r *clusterReader) readCluster(ctx context.Context) (*metrics.Cluster, erro
 	if known.Pools, err = r.readPools(ctx, cfg.Pools); err != nil {
 		return nil, err
 	}
-	if known.Targets, err = r.readTargets(ctx, cfg.Notify); err != nil {
-		return nil, err
+	if known.Targets, err = r.journal.TargetStates(ctx, slices.Collect(maps.Keys(cfg.Notify))); err != nil {
+		return nil, err //nolint:wrapcheck // the error names the operation
 	}
 	known.Ticks = r.nextTicks(r.describe())
 	return known, nil
@@ -163,18 +163,6 @@ func (r *clusterReader) readPools(ctx context.Context, pools map[string]config.P
 			return nil, fmt.Errorf("inspect pool %s: %w", list[i], state.Err)
 		}
 		use[list[i]] = metrics.PoolUse{Slots: pools[list[i]].Slots, Held: len(state.Running)}
-	}
-	return use, nil
-}
-
-func (r *clusterReader) readTargets(ctx context.Context, targets map[string]config.Notify) (map[string]metrics.TargetUse, error) {
-	states, err := r.journal.TargetStates(ctx, slices.Collect(maps.Keys(targets)))
-	if err != nil {
-		return nil, err //nolint:wrapcheck // the error names the operation
-	}
-	use := map[string]metrics.TargetUse{}
-	for name, s := range states {
-		use[name] = metrics.TargetUse{Sent: float64(s.Sent), Refused: float64(s.Refused), Dropped: float64(s.Dropped), Repeated: float64(s.Repeated), Waiting: float64(s.Waiting), Oldest: s.Oldest}
 	}
 	return use, nil
 }

@@ -255,13 +255,7 @@ type Cluster struct {
 	Late           []LateJob            // jobs that are slow, stale or overdue
 	Ticks          map[string]NextTick  // next tick by job; jobs without a next tick are absent
 	Pools          map[string]PoolUse
-	Targets        map[string]TargetUse // targets of notifications
-}
-
-// TargetUse counts the notifications of a target since the first one. Oldest is the time at which the first waiting one was queued; zero if none waits.
-type TargetUse struct {
-	Sent, Refused, Dropped, Repeated, Waiting float64
-	Oldest                                    time.Time
+	Targets        map[string]journal.TargetState // targets of notifications
 }
 
 // LateJob is a job with a condition: slow, stale or overdue.
@@ -352,10 +346,10 @@ func (k *Cluster) sendMetrics(send func(d *prometheus.Desc, value float64, label
 		send(descHeld, float64(use.Held), pool)
 	}
 	for name, t := range k.Targets {
-		for result, n := range map[string]float64{"sent": t.Sent, "refused": t.Refused, "dropped": t.Dropped, "repeated": t.Repeated} {
-			send(descNotified, n, name, result)
+		for result, n := range map[string]int64{"sent": t.Sent, "refused": t.Refused, "dropped": t.Dropped, "repeated": t.Repeated} {
+			send(descNotified, float64(n), name, result)
 		}
-		send(descNotifyWaiting, t.Waiting, name)
+		send(descNotifyWaiting, float64(t.Waiting), name)
 		if !t.Oldest.IsZero() {
 			send(descNotifyOldest, unixSeconds(t.Oldest), name)
 		}

@@ -52,7 +52,7 @@ func took(d time.Duration) *int64 {
 func wholeCluster() *Cluster {
 	return &Cluster{Replicas: map[string]int{"up": 2, "silent": 0}, Expected: 3, Lost: map[string]time.Time{"r3": time.Unix(500, 0)}, Configurations: 2, Paused: []string{"b"},
 		Ticks: map[string]NextTick{"a": {time.Unix(2000, 0), time.Hour}, "b": {At: time.Unix(3000, 0)}}, Pools: map[string]PoolUse{"db": {Slots: 4, Held: 3}},
-		Late: []LateJob{{"a", "slow"}}, Targets: map[string]TargetUse{"ops": {Sent: 5, Waiting: 1, Oldest: time.Unix(700, 0)}}}
+		Late: []LateJob{{"a", "slow"}}, Targets: map[string]journal.TargetState{"ops": {Sent: 5, Waiting: 1, Oldest: time.Unix(700, 0)}}}
 }
 
 func TestMetrics(t *testing.T) {
