@@ -21,8 +21,8 @@ import (
 // readClusterEvery is the interval at which the leader reads the state of the cluster for its metrics. Each reading sends one batch of requests for all jobs.
 const readClusterEvery = 15 * time.Second
 
-// A clusterReader reads the state of the cluster for the metrics, and the conditions of jobs also for notifications. Only one goroutine may use it, because of its
-// TickCache; but lateJobs may be read by another.
+// A clusterReader reads the state of the cluster for the metrics and the notifications. Only one goroutine may use it, because of its TickCache; but another may
+// load last.
 type clusterReader struct {
 	journal  *journal.Journal
 	elector  *election.Elector
@@ -30,7 +30,13 @@ type clusterReader struct {
 	describe func() []journal.JobInfo
 	now      func() time.Time // the clock of Redis
 	ticks    cluster.TickCache
-	lateJobs atomic.Pointer[[]jobCondition] // result of the last reading
+	last     atomic.Pointer[reading] // nil before the first one
+}
+
+// A reading has what notifications need of the state of the cluster.
+type reading struct {
+	lost map[string]time.Time // time at which each lost replica was last seen, by name
+	late []jobCondition
 }
 
 type jobCondition struct {
@@ -66,10 +72,11 @@ func (r *clusterReader) readCluster(ctx context.Context) (*metrics.Cluster, erro
 		return nil, err
 	}
 	cfg := r.config()
-	var err error
-	if err = r.readJobs(ctx, known); err != nil {
+	late, err := r.readJobs(ctx, known)
+	if err != nil {
 		return nil, err
 	}
+	r.last.Store(&reading{known.Lost, late})
 	if known.Pools, err = r.readPools(ctx, cfg.Pools); err != nil {
 		return nil, err
 	}
@@ -109,7 +116,7 @@ func (r *clusterReader) readReplicas(ctx context.Context, known *metrics.Cluster
 }
 
 // readJobs finds the jobs that are paused or late. It reads the records only of jobs with a run that may be slow.
-func (r *clusterReader) readJobs(ctx context.Context, known *metrics.Cluster) error {
+func (r *clusterReader) readJobs(ctx context.Context, known *metrics.Cluster) (late []jobCondition, err error) {
 	jobs := slices.DeleteFunc(r.describe(), func(info journal.JobInfo) bool { return !info.Enabled })
 	requests := make([]election.InspectRequest, len(jobs))
 	for i, info := range jobs {
@@ -118,7 +125,7 @@ func (r *clusterReader) readJobs(ctx context.Context, known *metrics.Cluster) er
 	paused, running := map[string]bool{}, []string(nil)
 	for i, state := range r.elector.Inspect(ctx, requests) {
 		if state.Err != nil {
-			return fmt.Errorf("inspect job %s: %w", jobs[i].Name, state.Err)
+			return nil, fmt.Errorf("inspect job %s: %w", jobs[i].Name, state.Err)
 		}
 		if state.Pause.On(state.Now) {
 			paused[jobs[i].Name] = true
@@ -130,21 +137,19 @@ func (r *clusterReader) readJobs(ctx context.Context, known *metrics.Cluster) er
 	}
 	recent, err := r.journal.Recent(ctx, running, cluster.RecentRuns)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other records are valid
-		return err //nolint:wrapcheck // the error names the operation
+		return nil, err //nolint:wrapcheck // the error names the operation
 	}
 	lastOK, err := cluster.LastSuccesses(ctx, r.journal, jobs, recent)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // as above
-		return err //nolint:wrapcheck // the error names the operation
+		return nil, err //nolint:wrapcheck // the error names the operation
 	}
-	late := []jobCondition{}
 	for _, info := range jobs {
 		for _, c := range cluster.ConditionsOf(r.config().Zones, info, recent[info.Name], lastOK[info.Name], paused[info.Name], r.now()) {
 			late = append(late, jobCondition{info.Name, c})
 			known.Late = append(known.Late, metrics.LateJob{Job: info.Name, Condition: c.Code})
 		}
 	}
-	r.lateJobs.Store(&late)
-	return nil
+	return late, nil
 }
 
 // mayBeSlow reports whether a run has lasted for long enough to be slow. The token of a run is the time of its grant in microseconds, or greater.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -77,9 +78,10 @@ func Lead(ctx context.Context, term *election.Term, cfg Config) {
 	duties.Go(func() { beats.run(ctx) })
 	duties.Go(func() { watchAgreement(ctx, cfg.Replicas, cfg.Journal, cfg.Log) })
 	duties.Go(func() { watchReplicas(ctx, cfg.Journal, cfg.Log) })
-	duties.Go(func() { watchPools(ctx, view, cfg.Jobs, cfg.Now, cfg.Log) })
+	pools := poolWatch{operator: view, now: cfg.Now, log: cfg.Log}
+	duties.Go(func() { pools.run(ctx, cfg.Jobs) })
 	duties.Go(func() { reader.watchCluster(ctx, cfg.State, cfg.Log) })
-	problems := problemReader{journal: cfg.Journal, view: view, config: cfg.Jobs, alive: cfg.Replicas, now: cfg.Now, late: reader.lateJobs.Load}
+	problems := problemReader{journal: cfg.Journal, config: cfg.Jobs, alive: cfg.Replicas, now: cfg.Now, last: reader.last.Load, full: pools.full.Load}
 	sends := dispatch.New(dispatch.Config{Journal: cfg.Journal, Jobs: cfg.Jobs, Token: int64(term.Token()), Now: cfg.Now, Problems: problems.read, Replica: cfg.Replica, Version: cfg.Version, Log: cfg.Log})
 	duties.Go(func() { sends.Run(ctx) })
 	h := housekeeping{journal: cfg.Journal, elector: elector, sweep: cfg.Sweep, now: cfg.Now, log: cfg.Log}
@@ -241,22 +243,22 @@ const (
 	freeFor = 5 * time.Minute
 )
 
-// watchPools logs once per occurrence that a pool is full while runs wait for it. Without pools it sends nothing to Redis.
-func watchPools(ctx context.Context, o *cluster.Operator, cfg func() *config.Config, now func() time.Time, log hclog.Logger) {
-	watch := poolWatch{operator: o, now: now, log: log}
-	repeatEvery(ctx, lookAtPools, func() {
-		if pools := cfg().Pools; len(pools) > 0 {
-			watch.checkPools(ctx, pools)
-		}
-	})
-}
-
 // A poolWatch remembers the pools that were full within the last minutes, so that it warns once per occurrence.
 type poolWatch struct {
 	operator *cluster.Operator
 	now      func() time.Time // the clock of Redis
 	log      hclog.Logger
 	known    map[string]fullPool
+	full     atomic.Pointer[[]cluster.Pool] // the full pools of the last check; nil before the first one
+}
+
+// run logs once per occurrence that a pool is full while runs wait for it. Without pools it sends nothing to Redis.
+func (w *poolWatch) run(ctx context.Context, cfg func() *config.Config) {
+	repeatEvery(ctx, lookAtPools, func() {
+		if pools := cfg().Pools; len(pools) > 0 {
+			w.checkPools(ctx, pools)
+		}
+	})
 }
 
 type fullPool struct {
@@ -275,6 +277,7 @@ func (w *poolWatch) checkPools(ctx context.Context, pools map[string]config.Pool
 		w.log.Debug("cannot look for full pools", "error", err)
 		return
 	}
+	w.full.Store(&full)
 	for _, p := range w.duePools(full, w.now()) {
 		w.log.Warn("pool is full while others wait for a slot", "code", cluster.CodePoolFull, "pool", p.Name, "holder", p.HeldBy(), "waiters", p.Waiters,
 			"remedy", p.Remedy(), "since", p.Waiting[0].Since.UTC().Format(time.RFC3339))

@@ -24,93 +24,61 @@ const (
 // A problemReader finds the problems of the cluster for notifications. Only one goroutine may use it.
 type problemReader struct {
 	journal *journal.Journal
-	view    *cluster.Operator
 	config  func() *config.Config
 	alive   func() []journal.Replica
 	now     func() time.Time // the clock of Redis
-	late    func() *[]jobCondition
+	last    func() *reading
+	full    func() *[]cluster.Pool
 
-	differ time.Time          // time since which replicas have had different configurations; zero if they agree
-	pools  []dispatch.Problem // result of the last reading of the pools, at pooled
-	pooled time.Time
+	differ time.Time // time since which replicas have had different configurations; zero if they agree
 }
 
-// read returns the problems that are on, and recent incidents of Redis.
+// read returns the problems that are on, and recent incidents of Redis. It fails until all of them are known: otherwise, an unknown one would count as over.
 func (r *problemReader) read(ctx context.Context) ([]dispatch.Problem, error) {
-	var list []dispatch.Problem
-	for _, f := range []func(context.Context) ([]dispatch.Problem, error){r.readLost, r.readDiffering, r.readPools, r.readIncidents, r.readLate} {
-		some, err := f(ctx)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, some...)
+	last, full := r.last(), r.full()
+	if last == nil || full == nil && len(r.config().Pools) > 0 {
+		return nil, errors.New("the state of the cluster is not read yet")
 	}
-	return list, nil
-}
-
-func (r *problemReader) readLost(ctx context.Context) (list []dispatch.Problem, err error) {
-	lost, err := r.journal.RecentlyLost(ctx)
+	list, err := r.readIncidents(ctx)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // the error names the operation
+		return nil, err
 	}
-	alive := r.alive()
-	for _, l := range lost {
-		isUp := slices.ContainsFunc(alive, func(a journal.Replica) bool { return a.Name == l.Name })
-		if !isUp && r.now().Sub(l.Seen) < journal.RememberLost {
-			list = append(list, dispatch.Problem{Name: notify.ReplicaLost, Subject: l.Name, Since: l.Seen, Text: "replica " + l.Name + " was last seen at " + l.Seen.UTC().Format(time.RFC3339)})
-		}
+	for name, seen := range last.lost {
+		list = append(list, dispatch.Problem{Name: notify.ReplicaLost, Subject: name, Since: seen, Text: "replica " + name + " was last seen at " + seen.UTC().Format(time.RFC3339)})
 	}
-	return list, nil
+	for _, c := range last.late {
+		list = append(list, dispatch.Problem{Name: c.Code, Subject: c.job, Job: c.job, Since: c.Since, Text: c.Message})
+	}
+	if len(r.config().Pools) > 0 {
+		list = append(list, r.fullPools(*full)...)
+	}
+	return append(list, r.differingConfigs()...), nil
 }
 
-// readDiffering reports different configurations if they have lasted for longer than a roll-out needs.
-func (r *problemReader) readDiffering(context.Context) ([]dispatch.Problem, error) {
+// differingConfigs reports different configurations if they have lasted for longer than a roll-out needs.
+func (r *problemReader) differingConfigs() []dispatch.Problem {
 	groups := cluster.GroupByConfig(r.alive())
 	if len(groups) < 2 {
 		r.differ = time.Time{}
-		return nil, nil
+		return nil
 	}
 	if r.differ.IsZero() {
 		r.differ = r.now()
 	}
 	if r.now().Sub(r.differ) < confirmLost {
-		return nil, nil
+		return nil
 	}
-	return []dispatch.Problem{{Name: notify.ConfigDiffers, Since: r.differ, Text: "replicas run different configurations: " + groups.String()}}, nil
+	return []dispatch.Problem{{Name: notify.ConfigDiffers, Since: r.differ, Text: "replicas run different configurations: " + groups.String()}}
 }
 
-func (r *problemReader) readPools(ctx context.Context) ([]dispatch.Problem, error) {
-	pools := r.config().Pools
-	if len(pools) == 0 || time.Since(r.pooled) < lookAtPools {
-		return r.pools, nil
-	}
-	slots := map[string]int{}
-	for name, p := range pools {
-		slots[name] = p.Slots
-	}
-	full, err := r.view.FullPools(ctx, slots)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // the error names the operation
-	}
-	r.pools, r.pooled = nil, time.Now()
+func (r *problemReader) fullPools(full []cluster.Pool) (list []dispatch.Problem) {
 	for _, p := range full {
 		if since := p.Waiting[0].Since; since != nil && r.now().Sub(*since) >= fullFor {
-			r.pools = append(r.pools, dispatch.Problem{Name: notify.PoolFull, Subject: p.Name, Since: *since,
+			list = append(list, dispatch.Problem{Name: notify.PoolFull, Subject: p.Name, Since: *since,
 				Text: fmt.Sprintf("pool %s is full, and %d wait for a slot; held by %s", p.Name, p.Waiters, p.HeldBy())})
 		}
 	}
-	return r.pools, nil
-}
-
-func (r *problemReader) readLate(context.Context) (list []dispatch.Problem, err error) {
-	late := r.late()
-	if late == nil {
-		return nil, errors.New("the jobs are not read yet") // without them, no problem of a job may count as over
-	}
-	for _, c := range *late {
-		list = append(list, dispatch.Problem{Name: c.Code, Subject: c.job, Job: c.job, Since: c.Since, Text: c.Message})
-	}
-	return list, nil
+	return list
 }
 
 func (r *problemReader) readIncidents(ctx context.Context) (list []dispatch.Problem, err error) {
