@@ -124,6 +124,9 @@ func (r *clusterReader) readJobs(ctx context.Context, known *metrics.Cluster) (l
 	}
 	paused, running := map[string]bool{}, []string(nil)
 	for i, state := range r.elector.Inspect(ctx, requests) {
+		if errors.Is(state.Err, election.ErrCorrupt) {
+			continue // status warns of the job, and the others go on
+		}
 		if state.Err != nil {
 			return nil, fmt.Errorf("inspect job %s: %w", jobs[i].Name, state.Err)
 		}
@@ -164,6 +167,9 @@ func mayBeSlow(info journal.JobInfo, run election.Run, now time.Time) bool {
 func (r *clusterReader) readPools(ctx context.Context, pools map[string]config.Pool) (map[string]metrics.PoolUse, error) {
 	list, use := slices.Sorted(maps.Keys(pools)), map[string]metrics.PoolUse{}
 	for i, state := range r.elector.InspectPools(ctx, list) {
+		if errors.Is(state.Err, election.ErrCorrupt) {
+			continue // as a damaged job
+		}
 		if state.Err != nil {
 			return nil, fmt.Errorf("inspect pool %s: %w", list[i], state.Err)
 		}
