@@ -272,7 +272,7 @@ type targetReply struct {
 	first *redis.ZSliceCmd
 }
 
-func (n notifications) queueTarget(ctx context.Context, p redis.Pipeliner, target string, entries int) targetReply {
+func queueTarget(ctx context.Context, n *namespace, p redis.Pipeliner, target string, entries int) targetReply {
 	queue := n.jobKey(target, "notify-queue")
 	return targetReply{p.Get(ctx, n.jobKey(target, "notify-state")), p.ZCard(ctx, queue), p.ZRangeWithScores(ctx, queue, 0, int64(entries-1))}
 }
@@ -295,7 +295,7 @@ func (n notifications) Notifications(ctx context.Context, target string, most in
 	defer cancel()
 	var reply targetReply
 	cmds, err := n.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		reply = n.queueTarget(ctx, p, target, most)
+		reply = queueTarget(ctx, n.namespace, p, target, most)
 		return nil
 	})
 	if err = allErrors(ctx, cmds, err); err == nil {
@@ -413,7 +413,7 @@ func (n notifications) TargetStates(ctx context.Context, targets []string) (map[
 	states, replies := make(map[string]TargetState, len(targets)), make([]targetReply, len(targets))
 	cmds, err := n.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, target := range targets {
-			replies[i] = n.queueTarget(ctx, p, target, 1)
+			replies[i] = queueTarget(ctx, n.namespace, p, target, 1)
 		}
 		return nil
 	})

@@ -14,7 +14,7 @@ import (
 // exitRefused is the exit code by which a command says that it will never take the event (EX_DATAERR of sysexits.h).
 const exitRefused = 65
 
-// sendToCommand runs the command with the event as JSON on stdin. Its environment has none of the variables that may hold a secret.
+// sendToCommand runs the command with the event as JSON on stdin. Its environment has only PATH, HOME, LANG and TZ.
 func sendToCommand(ctx context.Context, c *call, m Message) Result {
 	body, err := encodeJSON(eventData(m))
 	if err != nil {

@@ -33,7 +33,7 @@ type subject struct {
 // An examination is the result of the checks of a server.
 type examination struct {
 	server   Server
-	kind     Kind // "" unless the server is of another kind than the configuration implies
+	kind     Kind // the kind that the server reports, if the configuration implies another one; otherwise ""
 	clock    *ClockOffset
 	checks   []Check
 	findings []Finding

@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// writePages writes the page of a command, and those of the commands below it. The first argument is the program.
+// writePages writes the page of a command, and the pages of the commands below it. The first argument is the program.
 func writePages(dir string, date time.Time, command []string) error {
 	if len(command) == 0 {
 		return errors.New("name the program")

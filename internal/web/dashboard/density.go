@@ -75,7 +75,7 @@ func jobsByNeed(items []item) (names []string, byJob map[string][]item) {
 	return names, byJob
 }
 
-// drawBuckets draws the items of a lane. job is "" if they are of several jobs.
+// drawBuckets draws the items of a lane. job is "" if the items belong to several jobs.
 func (d *drawing) drawBuckets(job string, items []item, y int) {
 	var all [buckets]bucket
 	width := d.q.length / buckets

@@ -35,7 +35,7 @@ func momentOf(now, t time.Time) (m moment) {
 	return m
 }
 
-// lastingFrom returns the moment at which something began that lasts. Text is how long it has lasted. The template "lasting" shows it.
+// lastingFrom returns the start of a lasting state. Its Text is the time since then. The template "lasting" shows it.
 func lastingFrom(now, t time.Time) moment {
 	m := momentOf(now, t)
 	if t.IsZero() {

@@ -40,7 +40,7 @@ type group struct {
 	Name, Href        string
 	Y, TextY, BottomY int
 	Slots             []slotLabel // labels of the slots, if the group is a job with several slots
-	Jobs              []laneLabel // labels of the lanes, if they are of one job each
+	Jobs              []laneLabel // labels of the lanes, if each lane has the runs of one job
 	More              string      // number of runs that ended ok for which there was no lane; "" if there are none
 }
 
