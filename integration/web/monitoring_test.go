@@ -65,6 +65,7 @@ command = "true"
 retry.max = 1
 recover = true
 pool = "db"
+stale_after = "1ms"
 [jobs.bad]
 schedule = "* * * * * *"
 command = "false"
@@ -74,7 +75,6 @@ kind = "webhook"
 url = "http://127.0.0.1:1"
 [jobs.slow]
 schedule = "* * * * * *"
-warn_after = "100ms"
 command = ["sleep", "2.5"]
 [jobs.quiet]
 schedule = "0 0 1 1 *"
