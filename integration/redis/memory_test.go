@@ -45,6 +45,7 @@ var kindsOfKeys = []struct {
 	{`\{[^}]+\}:runs`, perJob(1), perJob(200 + 80*(keptOfAJob+1))},
 	{`\{[^}]+\}:records`, perJob(1), perJob(200 + 420*(keptOfAJob+1))},
 	{`\{[^}]+\}:streak`, perJob(1), perJob(200)},
+	{`\{[^}]+\}:took`, perJob(1), perJob(500)},
 	{`\{[^}]+\}:output`, perJob(1), perJob(200 + outputOfAJob + 200*blocksOfAJob)},
 	{`\{leader\}:leader`, exactly(1), exactly(1200)},
 	{"jobs", exactly(1), perJob(500)},

@@ -21,6 +21,7 @@
 //	{JOB}:runs     sorted set: RunID by the time of its end; runs in progress have greater scores than all ended runs
 //	{JOB}:records  hash: weight and RunID -> the record as JSON, without its output
 //	{JOB}:streak   sorted set: RunIDs of the failures since the last success, by their end, and a member for that success
+//	{JOB}:took     sorted set: durations of the newest successes, by their end
 //	{JOB}:output   sorted set of blocks of output, ordered by their bytes: end, RunID, number, data
 //	{JOB}:outbox   sorted set: records that wait to become notifications, as JSON, by their time
 //	notify-targets sorted set: targets of notifications by the time when they were last configured
@@ -66,7 +67,8 @@
 //
 // (a batch with n new records of one job counts as n writers). Reading never returns more than Runs records, or a record older than MaxAge. Output is stored
 // in blocks of Config.MaxBytes/(8 x Runs) bytes, at least 256, and trimmed to MaxBytes with each write. The oldest blocks are removed first, so a part of the
-// oldest output may remain. All keys of a job expire MaxAge after its last record.
+// oldest output may remain. All keys of a job expire MaxAge after its last record, but its streak and its durations after FactsAge, if that is longer: the last
+// success of a monthly job must be known for longer than its records.
 //
 // MaxRunID and MaxText limit the strings of a record, and so its size. Measured on Redis 7.0 with MEMORY USAGE after 10^5 runs (TestMemory), in bytes; the
 // figures behind "counted as" are rounded up for calculations:
@@ -75,10 +77,10 @@
 //	a record with the longest texts     2,600, counted as 2,700 (9 KiB if they are control characters)
 //	the record of an abandoned run      counts as two
 //	output                              its size + 200 for each block
-//	a job                               800
+//	a job                               800, and 500 with ten successes
 //	the streak of a job that fails      11,000, 35,000 if the job's name has more than 44 bytes
 //
-// With the defaults and one replica, 1,000 jobs take at most 1,000 x (800 + 51 x 500) bytes = 25 MiB without output, while none of them fails.
+// With the defaults and one replica, 1,000 jobs take at most 1,000 x (1,300 + 51 x 500) bytes = 26 MiB without output, while none of them fails.
 package journal
 
 import (
@@ -95,6 +97,10 @@ const (
 	DefaultMaxBytes = 1 << 20
 	DefaultTimeout  = 2 * time.Second
 )
+
+// FactsAge is the least time for which the last success of a job is known after its last record, whatever Config.MaxAge. It exceeds a year, so that it suffices
+// for a yearly job and for the longest stale_after.
+const FactsAge = 400 * 24 * time.Hour
 
 // Config configures a [Journal]. Replicas of one namespace should have the same limits. Otherwise, each replica applies its own limits when it writes.
 type Config struct {
@@ -139,7 +145,7 @@ func New(cfg Config) (*Journal, error) {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	n := &namespace{redis: cfg.Redis, prefix: "cronclave:" + cfg.Namespace + ":", timeout: cfg.Timeout}
-	h := &history{namespace: n, runs: cfg.Runs, maxAge: cfg.MaxAge, blocks: blocksOf(cfg.MaxBytes, cfg.Runs), first: cfg.First, posts: cfg.Posts,
+	h := &history{namespace: n, runs: cfg.Runs, maxAge: cfg.MaxAge, factsAge: max(cfg.MaxAge, FactsAge), blocks: blocksOf(cfg.MaxBytes, cfg.Runs), first: cfg.First, posts: cfg.Posts,
 		excess: map[string][]string{}, unsure: map[string]bool{}}
 	_, h.cluster = cfg.Redis.(*redis.ClusterClient)
 	return &Journal{n, h, registry{n}, descriptions{n}, requestList{n}, liveOutput{n}, auditLog{n}, sessionList{n}, lockUses{n}, incidentList{n}, notifications{n}}, nil

@@ -303,6 +303,13 @@ func TestMaxAgeByTheServersClock(t *testing.T) {
 		expect(19)
 		time.Sleep(18*day + time.Second) // day 49: the last word was 30 days ago
 		expect(0)
+		if n, err := client.DBSize(t.Context()).Result(); n != 2 || err != nil { // the last success is known for longer
+			t.Errorf("%d keys left, %v", n, err)
+		}
+		if all, err := j.Streaks(t.Context(), []string{"a"}); err != nil || all["a"].LastOK.IsZero() {
+			t.Errorf("%v, %+v", err, all)
+		}
+		time.Sleep(journal.FactsAge - 30*day)
 		if n, err := client.DBSize(t.Context()).Result(); n != 0 || err != nil {
 			t.Errorf("%d keys left, %v", n, err)
 		}

@@ -16,7 +16,7 @@ const (
 	usualRecord   = 500
 	longestRecord = 2700
 	escapedRecord = 9 << 10
-	perJob        = 800
+	perJob        = 1300
 	perBlock      = 200
 	perStreak     = 11_000
 	longestStreak = 35_000 // of a job with the longest name

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/multierr"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // A Streak describes the failures of a job since its last success. Their records may have been removed from the history.
@@ -26,13 +27,20 @@ type Streak struct {
 	AtLeast bool
 	// LastOK is the end of the newest successful run; zero if none is known.
 	LastOK time.Time
+	// First is the end of the first run or tick since the last success, whether it failed, was canceled or was skipped; zero if there is none.
+	First time.Time
+	// Paused is the newest tick that a pause skipped; zero if none is known.
+	Paused time.Time
 }
 
 // The key of a streak is a sorted set, so that a MULTI can update it without reading it first. Its members are the RunIDs of failures by their end, and one
-// member for the last success. Two further members may replace the older failures: one has the number of these failures and the end of the first, the other has
-// the newest. The names of all members other than RunIDs begin with "|" or a space, which no RunID contains.
+// member each for the last success, the first canceled run or skipped tick since then, and the newest tick that a pause skipped. The last of these has
+// runningScore added to its score, so that a success does not remove it. Two further members may replace the older failures: one has the number of these failures
+// and the end of the first, the other has the newest. The names of all members other than RunIDs begin with "|" or a space, which no RunID contains.
 const (
 	memberOK      = "|ok"
+	memberOther   = "|other"
+	memberPaused  = "|paused"
 	memberFolded  = " |+" // followed by a number
 	memberAtLeast = " |>" // replaces memberFolded if the number is only a lower bound
 	memberNewest  = " |=" // followed by a RunID
@@ -46,6 +54,8 @@ const (
 // A streakSet is the parsed content of a streak's key.
 type streakSet struct {
 	lastOK *redis.Z // nil if none is known
+	other  *redis.Z // the first canceled run or skipped tick; nil if there is none
+	paused *redis.Z // the newest tick that a pause skipped; nil if there is none
 	first  float64  // the end of the first failure
 	folded int      // number of older failures that two members replace
 	more   bool     // folded is a lower bound
@@ -56,11 +66,11 @@ type streakSet struct {
 // parseStreak parses the members of a streak's key. It modifies all. It ignores failures before the last success, which were reported late. It also ignores a
 // failure that is not newer than the folded failures, because it is one of them or was reported very late.
 func parseStreak(all []redis.Z) (s streakSet) {
-	if i := slices.IndexFunc(all, func(z redis.Z) bool { return z.Member == memberOK }); i >= 0 {
-		ok := all[i]
-		s.lastOK = &ok
-		all = slices.DeleteFunc(all, func(z redis.Z) bool { return z.Score <= ok.Score })
+	if all, s.lastOK = takeMember(all, memberOK); s.lastOK != nil {
+		all = slices.DeleteFunc(all, func(z redis.Z) bool { return z.Score <= s.lastOK.Score })
 	}
+	all, s.other = takeMember(all, memberOther)
+	all, s.paused = takeMember(all, memberPaused)
 	all = slices.DeleteFunc(all, func(z redis.Z) bool {
 		count, folded := strings.CutPrefix(memberOf(z), memberFolded)
 		if !folded {
@@ -88,6 +98,16 @@ func parseStreak(all []redis.Z) (s streakSet) {
 	return s
 }
 
+// takeMember removes a member from all, and returns it; nil if it is not there.
+func takeMember(all []redis.Z, name string) (rest []redis.Z, taken *redis.Z) {
+	i := slices.IndexFunc(all, func(z redis.Z) bool { return z.Member == name })
+	if i < 0 {
+		return all, nil
+	}
+	z := all[i]
+	return slices.Delete(all, i, i+1), &z
+}
+
 // foldOldest returns the members of the folded set. As many of the newest failures as unfolded keep their own members, and two members replace the rest.
 func (s streakSet) foldOldest() (members []redis.Z) {
 	if n := len(s.others) - unfolded; n > 0 {
@@ -101,8 +121,10 @@ func (s streakSet) foldOldest() (members []redis.Z) {
 		members = append(members, redis.Z{Score: s.first, Member: count + strconv.Itoa(s.folded)},
 			redis.Z{Score: s.newest.Score, Member: memberNewest + memberOf(s.newest)})
 	}
-	if s.lastOK != nil {
-		members = append(members, *s.lastOK)
+	for _, z := range []*redis.Z{s.lastOK, s.other, s.paused} {
+		if z != nil {
+			members = append(members, *z)
+		}
 	}
 	return append(members, s.others...)
 }
@@ -124,13 +146,26 @@ func (h *history) queueStreak(ctx context.Context, p redis.Pipeliner, w *jobWrit
 		if weightOf(&r.Record) == weightAbandoned {
 			w.doubtful = append(w.doubtful, doubtful{r.RunID, p.HGet(ctx, h.jobKey(w.job, "records"), fieldName(weightEnd, r.RunID))})
 		}
-	default:
+	case r.Outcome == OutcomeOK:
 		p.ZRem(ctx, key, r.RunID) // another replica may have recorded the run as abandoned
-		if r.Outcome == OutcomeOK {
-			p.ZRemRangeByScore(ctx, key, "-inf", formatNumber(momentOf(&r.Record).UnixMicro()))
-			p.ZAddGT(ctx, key, redis.Z{Score: at, Member: memberOK})
+		p.ZRemRangeByScore(ctx, key, "-inf", formatNumber(momentOf(&r.Record).UnixMicro()))
+		p.ZAddGT(ctx, key, redis.Z{Score: at, Member: memberOK})
+		h.queueDuration(ctx, p, &r.Record)
+	default:
+		p.ZRem(ctx, key, r.RunID) // as above
+		p.ZAddLT(ctx, key, redis.Z{Score: at, Member: memberOther})
+		if r.Reason == run.ReasonPaused {
+			p.ZAddGT(ctx, key, redis.Z{Score: float64(lastTickOf(&r.Record).UnixMicro() + runningScore), Member: memberPaused})
 		}
 	}
+}
+
+// lastTickOf returns the tick of a record. A record of several ticks has only the first one, so lastTickOf returns the time at which they were settled.
+func lastTickOf(r *Record) time.Time {
+	if r.Ticks > 1 || r.Tick.IsZero() {
+		return momentOf(r)
+	}
+	return r.Tick
 }
 
 // A doubtful run was reported as abandoned. end is the record that the run's holder may have written before.
@@ -167,7 +202,7 @@ func (h *history) foldStreak(ctx context.Context, key string) error {
 		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			p.Del(ctx, key) // the key is written anew, because Redis never converts a set back to the compact form
 			p.ZAdd(ctx, key, s.foldOldest()...)
-			p.PExpire(ctx, key, h.maxAge)
+			p.PExpire(ctx, key, h.factsAge)
 			return nil
 		})
 		return err //nolint:wrapcheck // wrapped below
@@ -193,8 +228,9 @@ func (h *history) Streaks(ctx context.Context, jobs []string) (map[string]Streak
 		if s.Count > 0 && isScore(set.first) {
 			s.Since = scoreMoment(set.first).UTC()
 		}
-		if ok := set.lastOK; ok != nil && isScore(ok.Score) {
-			s.LastOK = scoreMoment(ok.Score).UTC()
+		s.LastOK, s.First, s.Paused = memberMoment(set.lastOK), memberMoment(set.other), memberMoment(set.paused)
+		if s.First.IsZero() || !s.Since.IsZero() && s.Since.Before(s.First) {
+			s.First = s.Since
 		}
 		streaks[job] = s
 		return nil
@@ -203,4 +239,12 @@ func (h *history) Streaks(ctx context.Context, jobs []string) (map[string]Streak
 		return nil, fmt.Errorf("read the streaks of failures: %w", err)
 	}
 	return streaks, wrapIf("read the streaks of failures", damaged)
+}
+
+// memberMoment returns the time of a member; zero if there is no member, or if no replica would have written its score.
+func memberMoment(z *redis.Z) (t time.Time) {
+	if z == nil || !isScore(z.Score) {
+		return t
+	}
+	return scoreMoment(z.Score).UTC()
 }

@@ -18,9 +18,11 @@ type history struct {
 	cluster bool // set for a Redis Cluster, in which a MULTI can have the keys of one job only
 	runs    int
 	maxAge  time.Duration
-	blocks  blocks
-	first   func(Record)
-	posts   func(*Record) bool
+	// factsAge is the time for which the streak and the durations of a job are kept after its last record.
+	factsAge time.Duration
+	blocks   blocks
+	first    func(Record)
+	posts    func(*Record) bool
 
 	mu     sync.Mutex
 	excess map[string][]string // by job: runs that the next write to the job removes
@@ -202,9 +204,10 @@ func (h *history) queueJob(ctx context.Context, p redis.Pipeliner, w *jobWrite) 
 	w.oldRunning = p.ZRangeByScore(ctx, runs, olderThan(runningScore, oldest))
 	p.ZRemRangeByRank(ctx, output, 0, int64(-h.blocks.count-1))
 	p.ZRemRangeByLex(ctx, output, "-", "("+outputPrefix(oldest, ""))
-	for _, key := range []string{runs, records, output, h.jobKey(w.job, "streak")} {
+	for _, key := range []string{runs, records, output} {
 		p.PExpire(ctx, key, h.maxAge)
 	}
+	p.PExpire(ctx, h.jobKey(w.job, "streak"), h.factsAge)
 }
 
 func (h *history) queueRemoval(ctx context.Context, p redis.Pipeliner, job string) {

@@ -65,6 +65,9 @@ func testsOfTheHistory() map[string]func(*suite) {
 		"streaks and late reports":        streaksOfLateReports,
 		"streaks and gaps":                streaksOfGaps,
 		"streaks and a late ok":           streaksOfALateOK,
+		"streaks and other ends":          streaksOfOtherEnds,
+		"durations of runs":               durations,
+		"runs by their ids":               runsByID,
 	}
 }
 

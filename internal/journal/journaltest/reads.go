@@ -123,7 +123,7 @@ func keys(s *suite) {
 	s.register(j, s.replica("id"), hour)
 	must(s, j.DescribeJobs(s.ctx, []journal.JobInfo{s.job("a")}))
 	var want []string
-	for _, name := range []string{"epoch", "format", "history", "jobs", "replica:id", "replicas", "{a}:output", "{a}:records", "{a}:runs", "{a}:streak"} {
+	for _, name := range []string{"epoch", "format", "history", "jobs", "replica:id", "replicas", "{a}:output", "{a}:records", "{a}:runs", "{a}:streak", "{a}:took"} {
 		want = append(want, "cronclave:"+s.namespace+":"+name)
 	}
 	if got := s.allKeys(); !reflect.DeepEqual(got, want) {

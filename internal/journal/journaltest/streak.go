@@ -1,6 +1,7 @@
 package journaltest
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -111,6 +112,7 @@ func streaksOfALateOK(s *suite) {
 	expect := func(want journal.Streak) {
 		s.Helper()
 		all, err := j.Streaks(s.ctx, []string{"a"})
+		want.First = want.Since
 		if err != nil || all["a"] != want {
 			s.Errorf("%v, %+v, want %+v", err, all["a"], want)
 		}
@@ -171,6 +173,103 @@ func streaksOfLateReports(s *suite) {
 	lost := s.ended("b", "1", journal.OutcomeAbandoned, 50)
 	s.record(j, s.running("b", "1", 60), lost)
 	s.streak(j, "b", 1, lost.Finished, time.Time{})
+}
+
+// streaksOfOtherEnds records runs that were canceled and ticks that were skipped, in every order. They are no failures, but signs of life. A pause is remembered
+// beyond the next success, and when a long streak is folded.
+func streaksOfOtherEnds(s *suite) {
+	j := s.journal(journal.Config{})
+	expect := func(job string, want journal.Streak) {
+		s.Helper()
+		all, err := j.Streaks(s.ctx, []string{job})
+		if err != nil || all[job] != want {
+			s.Errorf("job %s: %v, %+v, want %+v", job, err, all[job], want)
+		}
+	}
+	skipped := func(job, id string, reason journal.Reason, ago int) journal.Record {
+		r := s.ended(job, id, journal.OutcomeSkipped, ago)
+		r.Reason, r.Started, r.Finished = reason, time.Time{}, r.Tick.Add(5*time.Second)
+		return r
+	}
+	canceled, overlap, failed := s.ended("a", "1", journal.OutcomeCanceled, 1000), skipped("a", "2", "overlap", 900), s.ended("a", "3", journal.OutcomeFailed, 950)
+	paused, later := skipped("a", "4", "paused", 800), skipped("a", "5", "paused", 700)
+	all := []journal.Record{canceled, overlap, failed, paused, later}
+	for i := range all {
+		job := fmt.Sprint("job", i)
+		for k := range all {
+			r := all[(i+k)%len(all)]
+			r.Job = job
+			s.record(j, s.running(job, r.RunID, 2000), r)
+		}
+		want := journal.Streak{Count: 1, Since: failed.Finished, First: canceled.Finished, Paused: later.Tick}
+		expect(job, want)
+		ok := s.ended(job, "ok", journal.OutcomeOK, 600)
+		s.record(j, ok)
+		want = journal.Streak{LastOK: ok.Finished, Paused: later.Tick}
+		expect(job, want)
+		many := skipped(job, "many", "paused", 650) // the first of several ticks, which were settled later
+		many.Ticks, many.Finished = 3, s.now.Add(-500*time.Second)
+		s.record(j, many)
+		want.First, want.Paused = many.Finished, many.Finished
+		expect(job, want)
+		for n := range 200 {
+			s.record(j, s.ended(job, fmt.Sprint("failed", n), journal.OutcomeFailed, 400-n))
+		}
+		want.Count, want.Since = 200, s.ended(job, "", journal.OutcomeFailed, 400).Finished
+		expect(job, want)
+	}
+	first := s.ended("b", "1", journal.OutcomeMissed, 90)
+	s.record(j, s.ended("b", "2", journal.OutcomeCanceled, 80), first)
+	expect("b", journal.Streak{Count: 1, Since: first.Finished, First: first.Finished})
+}
+
+// durations keeps the newest ones of a job, in whatever order and however often they are reported, and whatever is recorded between them.
+func durations(s *suite) {
+	j := s.journal(journal.Config{Runs: 3})
+	for _, n := range []int{5, 1, 2, 14, 13, 0, 3, 4, 6, 6, 7, 8, 11, 9, 10, 12, 1} {
+		r := s.ended("a", fmt.Sprint(n), journal.OutcomeOK, 100-n)
+		r.DurationMS = new(int64(n))
+		s.record(j, r, s.ended("a", fmt.Sprint("failed", n), journal.OutcomeFailed, 0), s.ended("a", fmt.Sprint("skipped", n), journal.OutcomeSkipped, 0))
+	}
+	var want []time.Duration
+	for n := 5; n < 15; n++ {
+		want = append(want, time.Duration(n)*time.Millisecond)
+	}
+	got, err := j.Durations(s.ctx, []string{"a", "b"})
+	if err != nil || !reflect.DeepEqual(got, map[string][]time.Duration{"a": want}) {
+		s.Errorf("%v, %v", err, got)
+	}
+	if n := s.client.ZCard(s.ctx, s.key("a", "took")).Val(); n != journal.KeptDurations {
+		s.Errorf("%d durations are stored", n)
+	}
+	for _, name := range []string{"took", "streak"} {
+		if ttl := s.client.PTTL(s.ctx, s.key("a", name)).Val(); ttl <= 366*24*time.Hour || ttl > journal.FactsAge {
+			s.Errorf("%s is kept for %v", name, ttl)
+		}
+	}
+	s.client.ZAdd(s.ctx, s.key("a", "took"), redis.Z{Score: float64(s.now.UnixMicro()), Member: "foreign"})
+	if got, err = j.Durations(s.ctx, []string{"a"}); !errors.Is(err, journal.ErrCorrupt) || !reflect.DeepEqual(got["a"], want[1:]) {
+		s.Errorf("%v, %v", err, got)
+	}
+	must(s, j.ForgetFacts(s.ctx, "a", "b"))
+	if got, err = j.Durations(s.ctx, []string{"a"}); err != nil || len(got) > 0 {
+		s.Errorf("%v, %v", err, got)
+	}
+	s.streak(j, "a", 0, time.Time{}, time.Time{})
+	s.expect(j, "a", describe(s.runs(j, "a", 0))...)
+}
+
+// runsByID reads runs in progress and ended ones, beyond the newest of the job.
+func runsByID(s *suite) {
+	j := s.journal(journal.Config{})
+	for n := range 20 {
+		s.record(j, s.running("a", fmt.Sprint(n), 100-n))
+	}
+	s.record(j, s.ended("a", "3", journal.OutcomeOK, 50), s.running("b", "0", 10))
+	got, err := j.RunsByID(s.ctx, map[string][]string{"a": {"3", "none", "0", "no\nid"}, "b": {"0"}, "c": {"0"}, "no name": {"0"}, "d": nil})
+	if err != nil || len(got) != 2 || !reflect.DeepEqual(describe(got["a"]), []string{"3 ok", "0 running"}) || !reflect.DeepEqual(describe(got["b"]), []string{"0 running"}) {
+		s.Errorf("%v, %+v", err, got)
+	}
 }
 
 // failuresOfAWindow reads failures among many other runs. Failures beyond the limit, or whose records were removed, are only counted.

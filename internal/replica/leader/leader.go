@@ -135,7 +135,7 @@ func (h *housekeeping) maintainData(ctx context.Context, disabled []string) {
 	warn("remove the locks of jobs that no replica has", h.removeGoneLocks(ctx, gone))
 }
 
-// removeGoneLocks removes the locks of jobs that no replica has had for forgetAfter. Their history expires by itself.
+// removeGoneLocks removes the locks, streaks and durations of jobs that no replica has had for forgetAfter. Their history expires by itself.
 func (h *housekeeping) removeGoneLocks(ctx context.Context, gone map[string]time.Time) error {
 	var old []string
 	before := h.now().Add(-forgetAfter)
@@ -154,7 +154,7 @@ func (h *housekeeping) removeGoneLocks(ctx context.Context, gone map[string]time
 	} else if len(removed) > 0 {
 		h.log.Info("locks removed of jobs that no replica has", "jobs", removed, "after", forgetAfter.String())
 	}
-	return errors.Join(err, h.journal.DropGone(ctx, removed...))
+	return errors.Join(err, h.journal.ForgetFacts(ctx, removed...), h.journal.DropGone(ctx, removed...))
 }
 
 // watchAgreement logs when replicas begin to disagree on the configuration, and when they agree again. Two checks

@@ -145,6 +145,15 @@ func TestLeaderSweepsJobsThatNobodyHas(t *testing.T) {
 		die()
 		describe("back", "done", "dead", "kept")
 		all := []string{"back", "done", "dead", "kept"}
+		for _, job := range []string{"done", "kept"} {
+			r := journal.Record{RunID: "ok", Job: job, Outcome: journal.OutcomeOK, Started: time.Now(), Finished: time.Now(), DurationMS: new(int64)}
+			if err := h.journal.Record(t.Context(), []journal.Record{r}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		facts := func(job string) int64 {
+			return h.redis.Exists(t.Context(), "cronclave:default:{"+job+"}:streak", "cronclave:default:{"+job+"}:took").Val()
+		}
 		h.expect("at first", all, nil)
 		time.Sleep(4 * DescribeEvery)
 		describe("kept")
@@ -152,8 +161,14 @@ func TestLeaderSweepsJobsThatNobodyHas(t *testing.T) {
 		time.Sleep(forgetAfter - 5*DescribeEvery)
 		describe("kept", "back")
 		h.expect("before a day has passed", all, []string{"dead", "done"})
+		if n := facts("done"); n != 2 {
+			t.Errorf("before a day has passed: %d keys of the last success", n)
+		}
 		time.Sleep(2 * DescribeEvery)
 		h.expect("after a day", []string{"back", "dead", "kept"}, []string{"dead"})
+		if done, kept := facts("done"), facts("kept"); done != 0 || kept != 2 {
+			t.Errorf("after a day: %d and %d keys of the last success", done, kept)
+		}
 		if err := h.elector.DeleteOrphans(t.Context(), "dead", term.ID()); err != nil {
 			t.Fatal(err)
 		}
