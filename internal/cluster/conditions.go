@@ -2,12 +2,15 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/multierr"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 // The codes of conditions. [Problem.Code] has the prefix "job_" before them.
@@ -21,7 +24,7 @@ const (
 type Condition struct {
 	Code    string    `json:"code"`
 	Since   time.Time `json:"since"`
-	Message string    `json:"message"`
+	Message string    `json:"message"` // the same for as long as the condition lasts: it says since when, not for how long
 	// Unset is true if the configuration sets no limit, so the condition is only a guess from earlier runs.
 	Unset bool `json:"-"`
 }
@@ -33,22 +36,96 @@ const (
 	slowAfter  = time.Minute
 )
 
-// ConditionsOf returns the conditions of a job. recent has its newest records, from new to old; lastOK is the end of its newest success, or zero.
-func ConditionsOf(zones *cronspec.Zones, info journal.JobInfo, recent []journal.Record, lastOK time.Time, paused bool, now time.Time) (list []Condition) {
-	for _, r := range slices.Backward(recent) {
-		if c, slow := slowRun(info, r, recent, now); slow {
-			list = append(list, c)
-			break
+// Evidence has the facts from which the conditions of a job follow.
+type Evidence struct {
+	Paused bool
+	// Streak is read only for jobs with stale_after or expect_by, and for the jobs before them.
+	Streak journal.Streak
+	// Running has the records of runs in progress, and Took the durations of the newest runs that ended ok.
+	Running []journal.Record
+	Took    []time.Duration
+}
+
+// ReadEvidence reads the evidence of jobs. running has the jobs with runs that may be slow, with the ids of these runs; for a job without ids, only Took is read.
+// It leaves Paused to the caller. With an error that wraps [journal.ErrCorrupt], the other facts are valid.
+func ReadEvidence(ctx context.Context, j *journal.Journal, jobs []journal.JobInfo, running map[string][]string) (map[string]Evidence, error) {
+	var expected, timed []string
+	for _, info := range jobs {
+		if info.StaleAfterMS > 0 || info.ExpectBy != "" {
+			line, _ := lineOf(jobs, info)
+			for _, one := range line {
+				expected = append(expected, one.Name)
+			}
+		}
+		if _, runs := running[info.Name]; runs {
+			timed = append(timed, info.Name)
 		}
 	}
-	if paused || !info.Enabled {
+	slices.Sort(expected)
+	var damage multierr.List
+	streaks, err := j.Streaks(ctx, slices.Compact(expected))
+	if err = keepDamage(&damage, err); err != nil {
+		return nil, err
+	}
+	took, err := j.Durations(ctx, timed)
+	if err = keepDamage(&damage, err); err != nil {
+		return nil, err
+	}
+	records, err := j.RunsByID(ctx, running)
+	if err = keepDamage(&damage, err); err != nil {
+		return nil, err
+	}
+	all := make(map[string]Evidence, len(jobs))
+	for _, info := range jobs {
+		all[info.Name] = Evidence{Streak: streaks[info.Name], Running: records[info.Name], Took: took[info.Name]}
+	}
+	return all, damage.Err()
+}
+
+// keepDamage adds an error about damaged data to damage. It returns all other errors.
+func keepDamage(damage *multierr.List, err error) error {
+	if errors.Is(err, journal.ErrCorrupt) {
+		damage.Add(err)
+		return nil
+	}
+	return err
+}
+
+// UsualDuration returns the median of durations. It is unknown if there are only few of them.
+func UsualDuration(took []time.Duration) (usual time.Duration, known bool) {
+	if len(took) < enoughRuns {
+		return 0, false
+	}
+	return slices.Sorted(slices.Values(took))[len(took)/2], true
+}
+
+// ConditionsOf returns the conditions of a job. jobs and evidence have all jobs: the ticks and pauses of a chained job are those of the jobs before it.
+func ConditionsOf(zones *cronspec.Zones, jobs []journal.JobInfo, info journal.JobInfo, evidence map[string]Evidence, now time.Time) (list []Condition) {
+	own := evidence[info.Name]
+	if c, slow := slowRun(info, own, now); slow {
+		list = append(list, c)
+	}
+	if !info.Enabled || info.StaleAfterMS == 0 && info.ExpectBy == "" {
 		return list
 	}
-	if limit := millis(info.StaleAfterMS); limit > 0 && !lastOK.IsZero() && now.Sub(lastOK) > limit {
-		list = append(list, Condition{Code: Stale, Since: lastOK.Add(limit),
-			Message: fmt.Sprintf("job %s has not ended ok since %s, for longer than stale_after (%v)", info.Name, lastOK.UTC().Format(time.RFC3339), limit)})
+	from, line := own.lacksOKSince(), []journal.JobInfo(nil)
+	if line, _ = lineOf(jobs, info); from.IsZero() || slices.ContainsFunc(line, func(one journal.JobInfo) bool { return evidence[one.Name].Paused }) {
+		return list
 	}
-	if due, overdue := overdueSince(zones, info, lastOK, now); overdue {
+	for _, one := range line {
+		if skipped := evidence[one.Name].Streak.Paused; skipped.After(from) {
+			from = skipped
+		}
+	}
+	limit := millis(info.StaleAfterMS)
+	if limit > 0 && now.Sub(from) > limit && hasTicksLeft(schedulesOf(zones, jobs, info), now) {
+		list = append(list, Condition{Code: Stale, Since: from.Add(limit),
+			Message: fmt.Sprintf("job %s has not ended ok since %s, for longer than stale_after (%v)", info.Name, from.UTC().Format(time.RFC3339), limit)})
+	}
+	if info.ExpectBy == "" {
+		return list
+	}
+	if due, overdue := overdueSince(zones, info, schedulesOf(zones, jobs, info), from, now); overdue {
 		list = append(list, Condition{Code: Overdue, Since: due,
 			Message: fmt.Sprintf("job %s has not ended ok by %s (expect_by)", info.Name, due.Format("15:04 MST on 2006-01-02"))})
 	}
@@ -57,12 +134,34 @@ func ConditionsOf(zones *cronspec.Zones, info journal.JobInfo, recent []journal.
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// slowRun reports whether a run in progress takes too long: longer than warn_after, or without that key much longer than the job's earlier runs.
-func slowRun(info journal.JobInfo, r journal.Record, recent []journal.Record, now time.Time) (c Condition, slow bool) {
-	if r.Outcome != journal.OutcomeRunning || r.Started.IsZero() {
+// lacksOKSince returns the time since which a job has lacked a success: its last success or, if none is known, its first sign of life. It is zero for a job
+// without either, which may be new. A run in progress counts from just before its tick, because that tick lacks its success, too.
+func (e *Evidence) lacksOKSince() (from time.Time) {
+	if !e.Streak.LastOK.IsZero() {
+		return e.Streak.LastOK
+	}
+	from = e.Streak.First
+	for _, r := range e.Running {
+		began := r.Started
+		if r.Trigger == run.Scheduled && !r.Tick.IsZero() {
+			began = r.Tick.Add(-1)
+		}
+		if from.IsZero() || began.Before(from) {
+			from = began
+		}
+	}
+	return from
+}
+
+// slowRun reports whether a run in progress takes too long: longer than warn_after, or without that key much longer than the job's earlier runs. Of several such
+// runs it returns the one that began first.
+func slowRun(info journal.JobInfo, e Evidence, now time.Time) (c Condition, slow bool) {
+	runs := slices.DeleteFunc(slices.Clone(e.Running), func(r journal.Record) bool { return r.Outcome != journal.OutcomeRunning || r.Started.IsZero() })
+	if len(runs) == 0 {
 		return c, false
 	}
-	usual, known := UsualDuration(recent)
+	r := slices.MinFunc(runs, func(a, b journal.Record) int { return a.Started.Compare(b.Started) })
+	usual, known := UsualDuration(e.Took)
 	limit := millis(info.WarnAfterMS)
 	if limit == 0 {
 		if !known {
@@ -70,12 +169,11 @@ func slowRun(info journal.JobInfo, r journal.Record, recent []journal.Record, no
 		}
 		limit, c.Unset = max(slowFactor*usual, slowAfter), true
 	}
-	takes := now.Sub(r.Started)
-	if takes <= limit {
+	if now.Sub(r.Started) <= limit {
 		return c, false
 	}
 	c.Code, c.Since = Slow, r.Started.Add(limit)
-	c.Message = fmt.Sprintf("run %s of job %s has been running for %v on %s", r.RunID, info.Name, takes.Round(time.Second), r.Replica)
+	c.Message = fmt.Sprintf("run %s of job %s has been running on %s since %s", r.RunID, info.Name, r.Replica, r.Started.UTC().Format(time.RFC3339))
 	if known {
 		c.Message += fmt.Sprintf("; the job usually takes %v", roundUsual(usual))
 	}
@@ -89,83 +187,32 @@ func roundUsual(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// UsualDuration returns the median of the durations of the runs that ended `ok`. It is unknown if there are only few of them.
-func UsualDuration(recent []journal.Record) (usual time.Duration, known bool) {
-	var all []time.Duration
-	for _, r := range recent {
-		if r.Outcome == journal.OutcomeOK && r.DurationMS != nil {
-			all = append(all, millis(*r.DurationMS))
-		}
-	}
-	if len(all) < enoughRuns {
-		return 0, false
-	}
-	slices.Sort(all)
-	return all[len(all)/2], true
-}
-
-// overdueSince returns the last instant of expect_by, and whether the job's tick of the day before that instant has not ended `ok`. A chained job has no
-// schedule of its own, so each of its days counts.
-func overdueSince(zones *cronspec.Zones, info journal.JobInfo, lastOK, now time.Time) (due time.Time, overdue bool) {
+// overdueSince reports whether the last tick before the last instant of expect_by came after from, the time since which the job has lacked a success. It returns
+// the first instant of expect_by after the oldest such tick. A tick at an instant of expect_by has until the next one.
+func overdueSince(zones *cronspec.Zones, info journal.JobInfo, specs []*cronspec.Schedule, from, now time.Time) (since time.Time, overdue bool) {
 	at, err := time.Parse("15:04", info.ExpectBy)
 	if err != nil {
-		return due, false // not set
+		return since, false // not set
 	}
 	zone, err := zones.Location(info.Timezone)
 	if err != nil {
-		return due, false
+		return since, false
 	}
-	local := now.In(zone)
-	if due = time.Date(local.Year(), local.Month(), local.Day(), at.Hour(), at.Minute(), 0, 0, zone); due.After(now) {
-		due = time.Date(local.Year(), local.Month(), local.Day()-1, at.Hour(), at.Minute(), 0, 0, zone)
+	due := clockOn(now.In(zone), 0, at)
+	if due.After(now) {
+		due = clockOn(now.In(zone), -1, at)
 	}
-	tick := due.Add(-24 * time.Hour)
-	if len(info.After) == 0 {
-		if tick = lastTick(zones, info, due); tick.IsZero() {
-			return due, false
-		}
+	oldest := tickAfter(specs, from)
+	if !from.Before(tickBefore(specs, due)) || oldest.IsZero() {
+		return since, false
 	}
-	return due, !lastOK.IsZero() && lastOK.Before(tick) // without any success, the job may be new
+	if since = clockOn(oldest.In(zone), 0, at); !since.After(oldest) {
+		since = clockOn(oldest.In(zone), 1, at)
+	}
+	return since, true
 }
 
-// lastTick returns the last tick of a job within the day before an instant; zero if there is none.
-func lastTick(zones *cronspec.Zones, info journal.JobInfo, until time.Time) (last time.Time) {
-	spec, _, err := scheduleOf(zones, info)
-	if err != nil {
-		return last
-	}
-	for _, back := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} { // a job may have a tick each second
-		for at := spec.Next(until.Add(-back)); !at.IsZero() && !at.After(until); at = spec.Next(at) {
-			last = at
-		}
-		if !last.IsZero() {
-			return last
-		}
-	}
-	return last
-}
-
-// LastSuccesses returns the end of the newest success of each job with stale_after or expect_by. recent has the newest records of jobs; for jobs without a success
-// among them, the streaks of failures are read. With an error that wraps [journal.ErrCorrupt], the other times are valid.
-func LastSuccesses(ctx context.Context, j *journal.Journal, jobs []journal.JobInfo, recent map[string][]journal.Record) (map[string]time.Time, error) {
-	last, unknown := map[string]time.Time{}, []string(nil)
-	for _, info := range jobs {
-		if info.StaleAfterMS == 0 && info.ExpectBy == "" {
-			continue
-		}
-		i := slices.IndexFunc(recent[info.Name], func(r journal.Record) bool { return r.Outcome == journal.OutcomeOK })
-		if i < 0 {
-			unknown = append(unknown, info.Name)
-			continue
-		}
-		last[info.Name] = recent[info.Name][i].Finished
-	}
-	if len(unknown) == 0 {
-		return last, nil
-	}
-	streaks, err := j.Streaks(ctx, unknown)
-	for name, s := range streaks {
-		last[name] = s.LastOK
-	}
-	return last, err //nolint:wrapcheck // the error names the operation
+// clockOn returns the instant at which the clock shows the hour and minute of at, in the zone of day and as many days later.
+func clockOn(day time.Time, later int, at time.Time) time.Time {
+	return time.Date(day.Year(), day.Month(), day.Day()+later, at.Hour(), at.Minute(), 0, 0, day.Location())
 }

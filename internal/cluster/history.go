@@ -146,6 +146,16 @@ func (o *Operator) Recent(ctx context.Context, jobs []string) (map[string][]jour
 	return recent, nil
 }
 
+// Usual reads the usual duration of a job: see [UsualDuration]. Damaged data counts as unknown.
+func (o *Operator) Usual(ctx context.Context, job string) (usual time.Duration, known bool, err error) {
+	took, err := o.journal.Durations(ctx, []string{job})
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return 0, false, o.historyError(err)
+	}
+	usual, known = UsualDuration(took[job])
+	return usual, known, nil
+}
+
 // Failures reads the failures that ended within a window, the newest first. Damaged records are left out. With an error, the result has the failures that
 // were read before the error.
 func (o *Operator) Failures(ctx context.Context, req journal.FailuresRequest) (journal.FailuresFound, error) {

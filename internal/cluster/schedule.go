@@ -13,31 +13,93 @@ import (
 // namingSchedule returns the schedule whose local times identify the ticks of a job; nil if instants identify them. A chained job has the ticks of the jobs at
 // the start of its chain. Its result is nil if one of these jobs is unknown, has ticks that are identified by instants, or has another zone than the others.
 func namingSchedule(zones *cronspec.Zones, infos []journal.JobInfo, job journal.JobInfo) (spec *cronspec.Schedule) {
-	left, seen := []journal.JobInfo{job}, map[string]bool{}
-	for len(left) > 0 {
-		info := left[0]
-		left = left[1:]
-		if seen[info.Name] {
-			continue
-		}
-		seen[info.Name] = true
-		for _, name := range info.After {
-			before, known := findJob(infos, name)
-			if !known {
-				return nil
-			}
-			left = append(left, before)
-		}
-		if len(info.After) > 0 {
-			continue
-		}
-		of, _, err := scheduleOf(zones, info)
-		if err != nil || !of.Nominal() || spec != nil && spec.Zone().String() != of.Zone().String() {
+	for _, of := range schedulesOf(zones, infos, job) {
+		if !of.Nominal() || spec != nil && spec.Zone().String() != of.Zone().String() {
 			return nil
 		}
 		spec = of
 	}
 	return spec
+}
+
+// lineOf returns a job and all jobs before it, through `after`. whole is false if one of these jobs is unknown.
+func lineOf(infos []journal.JobInfo, job journal.JobInfo) (line []journal.JobInfo, whole bool) {
+	seen := map[string]bool{job.Name: true}
+	line, whole = []journal.JobInfo{job}, true
+	for i := 0; i < len(line); i++ {
+		for _, name := range line[i].After {
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			before, known := findJob(infos, name)
+			if whole = whole && known; known {
+				line = append(line, before)
+			}
+		}
+	}
+	return line, whole
+}
+
+// schedulesOf returns the schedules whose common instants are the ticks of a job: its own or, for a chained job, the schedules of the jobs at the start of its
+// chain. It returns nil if one of these jobs is unknown, or has a schedule that this version cannot parse.
+func schedulesOf(zones *cronspec.Zones, infos []journal.JobInfo, job journal.JobInfo) (specs []*cronspec.Schedule) {
+	line, whole := lineOf(infos, job)
+	if !whole {
+		return nil
+	}
+	for _, info := range line {
+		if len(info.After) > 0 {
+			continue
+		}
+		spec, _, err := scheduleOf(zones, info)
+		if err != nil {
+			return nil
+		}
+		specs = append(specs, spec)
+	}
+	return specs
+}
+
+// mostSteps limits the search for a common instant of several schedules, which may have none for centuries.
+const mostSteps = 1000
+
+// tickBefore returns the last common instant of schedules before t; zero if there is none, or if none is found.
+func tickBefore(specs []*cronspec.Schedule, t time.Time) time.Time {
+	return commonTick(specs, t, (*cronspec.Schedule).Prev, time.Time.Before, time.Second)
+}
+
+// tickAfter returns the first common instant of schedules after t; zero if there is none, or if none is found.
+func tickAfter(specs []*cronspec.Schedule, t time.Time) time.Time {
+	return commonTick(specs, t, (*cronspec.Schedule).Next, time.Time.After, -time.Second)
+}
+
+// commonTick steps from t to the furthest of the schedules' next ticks until they are all the same. back leads from a tick to a time whose next tick may be it.
+func commonTick(specs []*cronspec.Schedule, t time.Time, next func(*cronspec.Schedule, time.Time) time.Time, further func(time.Time, time.Time) bool, back time.Duration) time.Time {
+	for range mostSteps {
+		var furthest time.Time
+		same := true
+		for i, spec := range specs {
+			at := next(spec, t)
+			if at.IsZero() {
+				return at
+			}
+			same = same && (i == 0 || at.Equal(furthest))
+			if i == 0 || further(at, furthest) {
+				furthest = at
+			}
+		}
+		if same {
+			return furthest
+		}
+		t = furthest.Add(back)
+	}
+	return time.Time{}
+}
+
+// hasTicksLeft reports whether each schedule has a tick after now. It returns true for no schedules, which are unknown.
+func hasTicksLeft(specs []*cronspec.Schedule, now time.Time) bool {
+	return !slices.ContainsFunc(specs, func(s *cronspec.Schedule) bool { return s.Next(now).IsZero() })
 }
 
 func scheduleOf(zones *cronspec.Zones, info journal.JobInfo) (spec *cronspec.Schedule, zone *time.Location, err error) {

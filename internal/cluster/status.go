@@ -232,48 +232,42 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 		r.noteClosed(state.Closed)
 		r.status.Jobs = append(r.status.Jobs, jobOf(r.Zones(), r.jobs[i], state, recent[names[i]], r.status.Now))
 	}
-	if err := r.addConditions(ctx, recent); err != nil {
+	if err := r.addConditions(ctx); err != nil {
 		return err
 	}
 	return r.addStreaks(ctx, recent)
 }
 
-// addConditions finds the jobs that are slow, stale or overdue.
-func (r *statusReader) addConditions(ctx context.Context, recent map[string][]journal.Record) error {
-	lastOK, err := LastSuccesses(ctx, r.journal, r.jobs, recent)
+// addConditions finds the jobs that are slow, stale or overdue. It reads the usual duration of idle jobs only for a status with all records, because a page that
+// is polled shows it only for the jobs that run.
+func (r *statusReader) addConditions(ctx context.Context) error {
+	running := map[string][]string{}
+	for _, j := range r.status.Jobs {
+		if len(j.Holders) == 0 && r.recent < RecentRuns {
+			continue
+		}
+		running[j.Name] = nil
+		for _, h := range j.Holders {
+			running[j.Name] = append(running[j.Name], h.RunID)
+		}
+	}
+	evidence, err := ReadEvidence(ctx, r.journal, r.jobs, running)
 	if err = r.tolerateDamage(err); err != nil {
 		return err
 	}
-	recent, err = r.readUsual(ctx, recent)
-	if err = r.tolerateDamage(err); err != nil {
-		return err
+	for _, j := range r.status.Jobs {
+		e := evidence[j.Name]
+		e.Paused = j.Paused
+		evidence[j.Name] = e
 	}
 	for i := range r.status.Jobs {
 		j := &r.status.Jobs[i]
-		j.Conditions = ConditionsOf(r.Zones(), r.jobs[i], recent[j.Name], lastOK[j.Name], j.Paused, r.status.Now)
-		if usual, known := UsualDuration(recent[j.Name]); known {
+		j.Conditions = ConditionsOf(r.Zones(), r.jobs, r.jobs[i], evidence, r.status.Now)
+		if usual, known := UsualDuration(evidence[j.Name].Took); known {
 			j.UsualMS = new(usual.Milliseconds())
 		}
 	}
 	return nil
-}
-
-// readUsual returns the records of readRecent, with RecentRuns records of the jobs with a run in progress, because the usual duration must not depend on the number
-// of records requested.
-func (r *statusReader) readUsual(ctx context.Context, recent map[string][]journal.Record) (map[string][]journal.Record, error) {
-	var running []string
-	for _, j := range r.status.Jobs {
-		if len(j.Holders) > 0 && r.recent < RecentRuns {
-			running = append(running, j.Name)
-		}
-	}
-	if len(running) == 0 {
-		return recent, nil
-	}
-	more, err := r.journal.Recent(ctx, running, RecentRuns)
-	all := maps.Clone(recent)
-	maps.Copy(all, more)
-	return all, err //nolint:wrapcheck // the error names the operation
 }
 
 // noteClosed raises LocksClosedUntil to the time until which a lock is closed.

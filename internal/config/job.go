@@ -122,7 +122,7 @@ type Expected struct {
 	// WarnAfter is the duration beyond which a run is slow; 0 means not set. StaleAfter is the time without a success beyond which the job is stale; 0 means never.
 	WarnAfter  time.Duration `json:",omitempty"`
 	StaleAfter time.Duration `json:",omitempty"`
-	// ExpectBy is the local time by which the tick of the day must have ended `ok`, such as "06:30"; "" means none.
+	// ExpectBy is the local time by which the last tick before it must have ended `ok`, such as "06:30"; "" means none.
 	ExpectBy string `json:",omitempty"`
 }
 

@@ -124,14 +124,17 @@ func stopKeys() []schema.Key[draft] {
 	}
 }
 
+// longestStale is the longest stale_after. It is shorter than the time for which the last success of a job is known.
+const longestStale = 365 * 24 * time.Hour
+
 func expectedKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Duration("warn_after", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.WarnAfter },
 			"A run that takes longer is `slow`; `0s` for four times the median of its last runs that were `ok`, and a minute at least."),
-		schema.Duration("stale_after", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.StaleAfter },
+		schema.Duration("stale_after", 0, longestStale, func(d *draft) *time.Duration { return &d.StaleAfter },
 			"A job that has not ended `ok` for longer is `stale`; `0s` for never."),
 		schema.Field("expect_by", schema.KindString, func(d *draft) *string { return &d.ExpectBy }, readExpectBy,
-			"Local time by which the tick of the last 24 hours must have ended `ok`; otherwise the job is `overdue`.").Allow("such as `\"06:30\"`, or `\"\"` for none"),
+			"Local time by which the last tick before it must have ended `ok`; otherwise the job is `overdue`.").Allow("such as `\"06:30\"`, or `\"\"` for none"),
 	}
 }
 

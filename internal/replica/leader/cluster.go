@@ -115,14 +115,14 @@ func (r *clusterReader) readReplicas(ctx context.Context, known *metrics.Cluster
 	return nil
 }
 
-// readJobs finds the jobs that are paused or late. It reads the records only of jobs with a run that may be slow.
+// readJobs finds the jobs that are paused or late. Of the records it reads only those of runs that may be slow.
 func (r *clusterReader) readJobs(ctx context.Context, known *metrics.Cluster) (late []jobCondition, err error) {
 	jobs := slices.DeleteFunc(r.describe(), func(info journal.JobInfo) bool { return !info.Enabled })
 	requests := make([]election.InspectRequest, len(jobs))
 	for i, info := range jobs {
 		requests[i] = election.InspectRequest{Lock: election.JobLock(info.Name)}
 	}
-	paused, running := map[string]bool{}, []string(nil)
+	paused, running := map[string]bool{}, map[string][]string{}
 	for i, state := range r.elector.Inspect(ctx, requests) {
 		if errors.Is(state.Err, election.ErrCorrupt) {
 			continue // status warns of the job, and the others go on
@@ -134,20 +134,23 @@ func (r *clusterReader) readJobs(ctx context.Context, known *metrics.Cluster) (l
 			paused[jobs[i].Name] = true
 			known.Paused = append(known.Paused, jobs[i].Name)
 		}
-		if slices.ContainsFunc(state.Running, func(run election.Run) bool { return mayBeSlow(jobs[i], run, state.Now) }) {
-			running = append(running, jobs[i].Name)
+		for _, run := range state.Running {
+			if mayBeSlow(jobs[i], run, state.Now) {
+				running[jobs[i].Name] = append(running[jobs[i].Name], run.ID)
+			}
 		}
 	}
-	recent, err := r.journal.Recent(ctx, running, cluster.RecentRuns)
-	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other records are valid
+	evidence, err := cluster.ReadEvidence(ctx, r.journal, jobs, running)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the other facts are valid
 		return nil, err //nolint:wrapcheck // the error names the operation
 	}
-	lastOK, err := cluster.LastSuccesses(ctx, r.journal, jobs, recent)
-	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // as above
-		return nil, err //nolint:wrapcheck // the error names the operation
+	for name := range paused {
+		e := evidence[name]
+		e.Paused = true
+		evidence[name] = e
 	}
 	for _, info := range jobs {
-		for _, c := range cluster.ConditionsOf(r.config().Zones, info, recent[info.Name], lastOK[info.Name], paused[info.Name], r.now()) {
+		for _, c := range cluster.ConditionsOf(r.config().Zones, jobs, info, evidence, r.now()) {
 			late = append(late, jobCondition{info.Name, c})
 			known.Late = append(known.Late, metrics.LateJob{Job: info.Name, Condition: c.Code})
 		}

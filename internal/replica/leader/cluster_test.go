@@ -1,10 +1,15 @@
 package leader
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/web/metrics"
@@ -87,4 +92,59 @@ func TestPeriodBeforeAndAfterHolidays(t *testing.T) {
 		}
 		now = now.Add(time.Hour)
 	}
+}
+
+// TestSlowRunStaysAProblem: the problem of a run that hangs is the same at each reading, however many ticks are skipped meanwhile, so its end is not announced.
+func TestSlowRunStaysAProblem(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t)
+		record := func(id string, outcome journal.Outcome, started, finished time.Time) {
+			t.Helper()
+			r := journal.Record{RunID: id, Job: "hangs", Replica: "a", Outcome: outcome, Started: started, Finished: finished}
+			if outcome == journal.OutcomeOK {
+				r.DurationMS = new(finished.Sub(started).Milliseconds())
+			}
+			if err := h.journal.Record(t.Context(), []journal.Record{r}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		begin := time.Now()
+		for n := range 10 {
+			record(fmt.Sprint("ok", n), journal.OutcomeOK, begin.Add(time.Duration(n-60)*time.Minute), begin.Add(time.Duration(n-60)*time.Minute+time.Second))
+		}
+		record("hung", journal.OutcomeRunning, begin, time.Time{})
+		if r := h.elector.Claim(t.Context(), []election.Claim{{Lock: election.JobLock("hangs"), ID: "hung", Slots: 1, Trigger: "manual", Lease: time.Hour}})[0]; r.Verdict != election.Granted {
+			t.Fatalf("%+v", r)
+		}
+		reader := readerAt(time.Now)
+		reader.journal, reader.elector = h.journal, h.elector
+		reader.describe = func() []journal.JobInfo {
+			return []journal.JobInfo{{Name: "hangs", Schedule: []string{"*/10 * * * * *"}, Timezone: "UTC", Enabled: true}}
+		}
+		late := func() []jobCondition {
+			t.Helper()
+			known := new(metrics.Cluster)
+			conditions, err := reader.readJobs(t.Context(), known)
+			if err != nil || len(known.Late) != len(conditions) {
+				t.Fatalf("%v, %+v, %+v", err, conditions, known.Late)
+			}
+			return conditions
+		}
+		if got := late(); len(got) > 0 {
+			t.Errorf("at its begin it is %+v", got)
+		}
+		time.Sleep(time.Minute + time.Second)
+		first := late()
+		if len(first) != 1 || first[0].Code != cluster.Slow || !first[0].Since.Equal(begin.Add(time.Minute)) {
+			t.Fatalf("%+v", first)
+		}
+		for n := range 60 {
+			time.Sleep(10 * time.Second)
+			record(fmt.Sprint("tick", n), journal.OutcomeSkipped, time.Time{}, time.Now())
+			if got := late(); !slices.Equal(got, first) {
+				t.Fatalf("after %d skipped ticks: %+v, want %+v", n+1, got, first)
+			}
+		}
+	})
 }

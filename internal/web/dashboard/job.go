@@ -70,7 +70,11 @@ func (h *handler) showJob(r *http.Request) (*page, error) {
 		return p, nil
 	}
 	body.addDescription(st, &st.Jobs[i])
-	if usual, known := cluster.UsualDuration(past.Records[:min(len(past.Records), cluster.RecentRuns)]); known {
+	usual, known, err := h.operator.Usual(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if known {
 		body.Verdict += ", usually takes " + durationText(usual)
 	}
 	body.Settings = shownSettings(h.operator.Settings(ctx, st.Replicas, name))

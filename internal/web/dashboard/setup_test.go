@@ -179,10 +179,11 @@ func (s *site) fill() {
 	}
 }
 
-// lag has a job whose run takes much longer than usual, and a job without a success for days.
-func (s *site) lag() {
+// lag has a job whose run takes much longer than usual, while its ticks are skipped, and a job without a success for days. It returns the start of that run.
+func (s *site) lag() (hangsSince time.Time) {
 	s.t.Helper()
 	ctx, now := s.t.Context(), time.Now()
+	hangsSince = now.Add(-12 * time.Minute)
 	s.must(s.journal.DescribeJobs(ctx, []journal.JobInfo{
 		{Name: "rebuild", Schedule: []string{"30 3 * * *"}, Timezone: "Europe/Berlin", Enabled: true, Parallel: 1, PerTick: 1, Seen: now},
 		{Name: "nightly", Schedule: []string{"0 3 * * *"}, Timezone: "UTC", Enabled: true, Parallel: 1, PerTick: 1, Seen: now, StaleAfterMS: (26 * time.Hour).Milliseconds()},
@@ -192,11 +193,18 @@ func (s *site) lag() {
 		return journal.Record{RunID: fmt.Sprint(job, ago), Job: job, Slot: slot(0), Attempt: 1, Token: 1, Replica: "r1", Outcome: journal.OutcomeOK, Started: at, Finished: at.Add(5 * time.Second), DurationMS: ms(5000)}
 	}
 	s.must(s.journal.Record(ctx, []journal.Record{ok("rebuild", 3*time.Hour), ok("rebuild", 2*time.Hour), ok("rebuild", time.Hour), ok("nightly", 100*time.Hour),
-		{RunID: "hangs", Job: "rebuild", Slot: slot(0), Attempt: 1, Token: 2, Replica: "r1", Outcome: journal.OutcomeRunning, Started: now.Add(-12 * time.Minute)}}))
+		{RunID: "hangs", Job: "rebuild", Slot: slot(0), Attempt: 1, Token: 2, Replica: "r1", Outcome: journal.OutcomeRunning, Started: hangsSince}}))
+	var skipped []journal.Record
+	for n := range 60 {
+		at := now.Add(time.Duration(n-600) * time.Second)
+		skipped = append(skipped, journal.Record{RunID: fmt.Sprint("skipped", n), Job: "rebuild", Tick: at, Replica: "r1", Outcome: journal.OutcomeSkipped, Reason: "overlap", Finished: at})
+	}
+	s.must(s.journal.Record(ctx, skipped))
 	result := s.elector.Claim(ctx, []election.Claim{{Lock: election.JobLock("rebuild"), ID: "hangs", Slots: 1, Trigger: "manual", Lease: time.Minute}})[0]
 	if election.TermOf(result) == nil {
 		s.t.Fatalf("%+v", result)
 	}
+	return hangsSince
 }
 
 // await waits until something is so: the facts of pages may be a moment old.
