@@ -24,7 +24,9 @@ const (
 type jobPage struct {
 	Name, URL       string
 	Mark            mark
-	Verdict         string
+	Verdict         string   // last outcome
+	Ended           moment   // time of that outcome
+	Notes           []string // more about the verdict
 	Problems        []problem
 	Explanation     *explanation // see explainNewest
 	Facts           []detail
@@ -75,7 +77,7 @@ func (h *handler) showJob(r *http.Request) (*page, error) {
 		return nil, err
 	}
 	if known {
-		body.Verdict += ", usually takes " + durationText(usual)
+		body.Notes = append(body.Notes, "usually takes "+durationText(usual))
 	}
 	body.Settings = shownSettings(h.operator.Settings(ctx, st.Replicas, name))
 	return p, h.addTicks(ctx, body, st.Now, &st.Jobs[i])
@@ -83,12 +85,12 @@ func (h *handler) showJob(r *http.Request) (*page, error) {
 
 func (b *jobPage) addDescription(st *cluster.Status, j *cluster.Job) {
 	e := endOf(st.Now, j)
-	b.Mark, b.Verdict = e.Mark, strings.TrimSpace(e.Outcome+" "+e.When.Text)
+	b.Mark, b.Verdict, b.Ended = e.Mark, e.Outcome, e.When
 	if e.Outcome == "" {
 		b.Mark, b.Verdict = markNotRun, "never ran"
 	}
 	if len(j.Holders) > 0 {
-		b.Verdict += ", runs now"
+		b.Notes = append(b.Notes, "runs now")
 	}
 	for _, p := range st.Problems {
 		if concernsJob(p, j.Name) {

@@ -89,8 +89,30 @@ type cell struct {
 type end struct {
 	Mark                mark
 	Outcome, More, Href string
-	Streak              string // number of failures in a row and time of the last success; "" if the job does not fail
+	Streak              *streak // nil if the job does not fail, or if there is nothing to say
 	When                moment
+}
+
+// A streak describes the failures of a job since its last success.
+type streak struct {
+	InARow        int // 0 if there is only one failure
+	Since, LastOK moment
+	AtLeast       bool
+}
+
+// Title returns the streak with its instants. It does not say how long ago, because a page is sent again only if it has changed.
+func (s *streak) Title() string {
+	var parts []string
+	if s.InARow > 0 {
+		parts = append(parts, fmt.Sprintf("%d in a row since %s", s.InARow, s.Since.Title))
+	}
+	if s.LastOK.ISO != "" {
+		parts = append(parts, "last ok at "+s.LastOK.Title)
+	}
+	if s.AtLeast {
+		parts = append(parts, "maybe more")
+	}
+	return strings.Join(parts, " · ")
 }
 
 // next is the next tick of a job, or the reason that the job has none. For a paused job, it includes who paused the job and why.
@@ -304,18 +326,18 @@ func endOf(now time.Time, j *cluster.Job) (e end) {
 	return e
 }
 
-func streakOf(now time.Time, f *cluster.Streak) string {
-	var parts []string
-	if f != nil && f.Count > 1 {
-		parts = append(parts, fmt.Sprintf("%d in a row for %s", f.Count, console.Span(now.Sub(f.Since))))
+func streakOf(now time.Time, f *cluster.Streak) *streak {
+	if f == nil {
+		return nil
 	}
-	if f != nil && f.LastOK != nil {
-		parts = append(parts, "ok "+console.Span(now.Sub(*f.LastOK))+" ago")
+	s := &streak{LastOK: momentAt(now, f.LastOK), AtLeast: f.AtLeast}
+	if f.Count > 1 {
+		s.InARow, s.Since = f.Count, lastingFrom(now, f.Since)
 	}
-	if f != nil && f.AtLeast {
-		parts = append(parts, "maybe more")
+	if s.Title() == "" {
+		return nil
 	}
-	return strings.Join(parts, " · ")
+	return s
 }
 
 func nextOf(now time.Time, j *cluster.Job) next {

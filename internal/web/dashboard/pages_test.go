@@ -233,21 +233,30 @@ func TestTagOfAPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
 	s.crowd(3, 2, journal.OutcomeOK)
-	tag := func() (tag, body string) {
-		w := s.read("/")
+	s.lag()
+	s.must(s.journal.Record(t.Context(), []journal.Record{s.failure("job-0000", 40*time.Second), s.failure("job-0000", 20*time.Second)}))
+	s.shows("/", "2 in a row for <time", "ok <time", "slow for <time", "stale for <time")
+	s.shows("/jobs/job-0000", "failed <time")
+	tag := func(path string) (tag, body string) {
+		w := s.read(path)
 		return w.Header().Get("ETag"), w.Body.String()
 	}
-	first, body := tag()
-	s.await("the same tag of a later page", func() bool {
-		next, later := tag()
-		same := next == first && later != body
-		first, body = next, later
-		return same
-	})
+	for _, path := range []string{"/", "/?outcome=late", "/jobs/job-0000", "/jobs/nightly"} {
+		first, body := tag(path)
+		since := time.Now()
+		s.await("the same tag of "+path+" for two seconds, in which the age of what began lately changes", func() bool {
+			next, later := tag(path)
+			if next != first {
+				first, body, since = next, later, time.Now()
+			}
+			return later != body && time.Since(since) > 2*time.Second
+		})
+	}
+	first, _ := tag("/")
 	now := time.Now()
 	s.must(s.journal.Record(t.Context(), []journal.Record{{RunID: "new", Job: "job-0001", Attempt: 1, Token: 1, Replica: "r1", Outcome: journal.OutcomeOK, Started: now, Finished: now, DurationMS: ms(5)}}))
 	s.await("another tag after a run", func() bool {
-		next, _ := tag()
+		next, _ := tag("/")
 		return next != first
 	})
 }

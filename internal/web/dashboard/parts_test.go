@@ -172,14 +172,25 @@ func TestFailingJobsStandFirst(t *testing.T) {
 		t.Errorf("%q, problems %+v", names, o.Problems)
 	}
 	for want, f := range map[string]*cluster.Streak{
-		"":                                nil,
-		"ok 2h ago":                       {Count: 1, Since: *ago(time.Hour), LastOK: ago(2 * time.Hour)},
-		"70 in a row for 3d · ok 4d ago":  {Count: 70, Since: *ago(80 * time.Hour), LastOK: ago(100 * time.Hour)},
-		"10 in a row for 1h · maybe more": {Count: 10, Since: *ago(time.Hour), AtLeast: true},
+		"": nil,
+		"| ok 2h ago|last ok at 2026-03-01 10:00:00 UTC":                                               {Count: 1, Since: *ago(time.Hour), LastOK: ago(2 * time.Hour)},
+		"3d| ok 4d ago|70 in a row since 2026-02-26 04:00:00 UTC · last ok at 2026-02-25 08:00:00 UTC": {Count: 70, Since: *ago(80 * time.Hour), LastOK: ago(100 * time.Hour)},
+		"1h||10 in a row since 2026-03-01 11:00:00 UTC · maybe more":                                   {Count: 10, Since: *ago(time.Hour), AtLeast: true},
 	} {
-		if got := streakOf(noon, f); got != want {
+		got := ""
+		if s := streakOf(noon, f); s != nil {
+			got = s.Since.Text + "|"
+			if s.LastOK.ISO != "" {
+				got += " ok " + s.LastOK.Text
+			}
+			got += "|" + s.Title()
+		}
+		if got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+	if s := streakOf(noon, &cluster.Streak{Count: 1}); s != nil {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -207,6 +207,12 @@ func (s *site) lag() (hangsSince time.Time) {
 	return hangsSince
 }
 
+// failure is a run that ended failed a while ago.
+func (s *site) failure(job string, ago time.Duration) journal.Record {
+	at := time.Now().Add(-ago)
+	return journal.Record{RunID: fmt.Sprint("failure", ago), Job: job, Attempt: 1, Token: 1, Replica: "r1", Outcome: journal.OutcomeFailed, Reason: "exit code 1", Started: at, Finished: at, DurationMS: ms(0)}
+}
+
 // await waits until something is so: the facts of pages may be a moment old.
 func (s *site) await(what string, so func() bool) {
 	s.t.Helper()
