@@ -20,8 +20,9 @@ var compressors = sync.Pool{New: func() any {
 }}
 
 // compressAnswers compresses answers, and gives them an ETag, so that a client that polls gets 304 while nothing has changed. A handler that sets ETag itself
-// decides which changes count. Compression leaks nothing through the size of an answer (BREACH), because pages of other sites cannot make a browser send the
-// cookie of a session (SameSite), and no page contains a token.
+// decides which changes count. The size of a compressed answer could reveal parts of it, such as the output of a job, to another site that puts its guesses into
+// the URL (BREACH). A browser sends the cookie of a session with a link from another site (SameSite=Lax), and with any request from another host of the same site.
+// So answers to such requests are not compressed.
 func compressAnswers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -74,7 +75,7 @@ func (h *heldAnswer) send(r *http.Request) {
 	if header.Get("ETag") == "" {
 		header.Set("ETag", fmt.Sprintf(`W/"%.16x"`, sha256.Sum256(h.body.Bytes())))
 	}
-	header.Add("Vary", "Accept-Encoding")
+	header.Add("Vary", "Accept-Encoding, Sec-Fetch-Site")
 	if header.Get("Content-Type") == "" {
 		header.Set("Content-Type", http.DetectContentType(h.body.Bytes()))
 	}
@@ -82,7 +83,7 @@ func (h *heldAnswer) send(r *http.Request) {
 		h.ResponseWriter.WriteHeader(http.StatusNotModified)
 		return
 	}
-	if h.body.Len() < leastCompressed || !acceptsGzip(r) {
+	if h.body.Len() < leastCompressed || !acceptsGzip(r) || isFromElsewhere(r) {
 		header.Set("Content-Length", strconv.Itoa(h.body.Len()))
 		_, _ = h.body.WriteTo(h.ResponseWriter)
 		return
@@ -104,6 +105,12 @@ func matchesTag(list, tag string) bool {
 		}
 	}
 	return false
+}
+
+// isFromElsewhere reports whether a page of another origin made the browser send a request. Programs and old browsers do not send the header.
+func isFromElsewhere(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site != "" && site != "same-origin" && site != "none"
 }
 
 func acceptsGzip(r *http.Request) bool {

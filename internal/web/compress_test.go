@@ -53,6 +53,12 @@ func TestAnswersAreCompressedAndTagged(t *testing.T) {
 			t.Errorf("%+v: %d, %v, %d bytes", tc, resp.StatusCode, resp.Header, len(body))
 		}
 	}
+	for site, encoding := range map[string]string{"": "gzip", "none": "gzip", "same-origin": "gzip", "same-site": "", "cross-site": "", "unknown": ""} {
+		resp := fetchFrom(t, site, server.URL+"/long", "gzip", "")
+		if body := bodyOf(t, resp); resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Encoding") != encoding || body != long || !strings.Contains(resp.Header.Get("Vary"), "Sec-Fetch-Site") {
+			t.Errorf("a request from %q: %d, %v, %d bytes", site, resp.StatusCode, resp.Header, len(body))
+		}
+	}
 	tag := fetch(t, server.URL+"/long", "gzip", "").Header.Get("ETag")
 	if resp := fetch(t, server.URL+"/long", "", tag); tag == "" || resp.StatusCode != http.StatusNotModified {
 		t.Errorf("%q: %d", tag, resp.StatusCode)
@@ -85,6 +91,12 @@ func TestStreamsAreNotHeld(t *testing.T) {
 
 func fetch(t *testing.T, url, accepts, tag string) *http.Response {
 	t.Helper()
+	return fetchFrom(t, "", url, accepts, tag)
+}
+
+// fetchFrom sends a request as a browser does for a page of a site.
+func fetchFrom(t *testing.T, site, url, accepts, tag string) *http.Response {
+	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -92,6 +104,9 @@ func fetch(t *testing.T, url, accepts, tag string) *http.Response {
 	r.Header.Set("Accept-Encoding", accepts) // also with "", the client then decodes nothing by itself
 	if tag != "" {
 		r.Header.Set("If-None-Match", tag)
+	}
+	if site != "" {
+		r.Header.Set("Sec-Fetch-Site", site)
 	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
