@@ -196,8 +196,12 @@ func TestMissingSuccessOfAChain(t *testing.T) {
 		for name, e := range tc.evidence {
 			evidence[name] = e
 		}
-		if got := conditionsAt(t, tc.jobs, evidence, tc.now); !slices.Equal(got, tc.want) {
-			t.Errorf("%d: got %q, want %q", n, got, tc.want)
+		for _, parents := range [][]string{{"weekly", "daily"}, {"daily", "weekly"}} {
+			jobs := slices.Clone(tc.jobs)
+			jobs[slices.IndexFunc(jobs, func(j journal.JobInfo) bool { return j.Name == "middle" })].After = parents
+			if got := conditionsAt(t, jobs, evidence, tc.now); !slices.Equal(got, tc.want) {
+				t.Errorf("%d, after %q: got %q, want %q", n, parents, got, tc.want)
+			}
 		}
 	}
 }
