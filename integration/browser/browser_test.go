@@ -77,6 +77,7 @@ func TestDashboard(t *testing.T) {
 	t.Run("Commands", func(t *testing.T) { answeredByCommands(t, c, questions(skipped)) })
 	t.Run("Documented", func(t *testing.T) { documented(t, questions("TIME")) })
 	t.Run("Live", func(t *testing.T) { live(t, newTab(t, browser, c.urls["r3"], 1280), c) })
+	t.Run("Ages", func(t *testing.T) { ages(t, newTab(t, browser, c.urls["r3"], 1280)) })
 	t.Run("Acts", func(t *testing.T) { acts(t, newTab(t, browser, c.urls[c.kept], 390), false) })
 	t.Run("WithoutJavaScript", func(t *testing.T) { acts(t, newTab(t, browser, c.urls["r3"], 390), true) })
 	t.Run("Pages", func(t *testing.T) { soundPages(t, browser, c, skipped) })
@@ -167,6 +168,27 @@ func live(t *testing.T, b *tab, c *cluster) {
 	t.Logf("the slowest of four changes was shown after %v", worst.Round(time.Millisecond))
 	if worst > most {
 		t.Errorf("a change was shown after %v, want %v at most", worst, most)
+	}
+}
+
+// ages demands that a page which has not changed for a while, after which Redis is away, shows for how long that has been so.
+func ages(t *testing.T, b *tab) {
+	b.open("/?q=invoices")
+	b.shows("invoices", "Live")
+	_, err := ask[bool](b, `(() => {
+		window.began = Date.now();
+		window.fetch = async () => Date.now() - began < 6000 ? new Response(null, { status: 304 })
+			: new Response('<main id="main"><div class="away" id="probe">Away for <time datetime="' + new Date(began).toISOString() + '" data-lasting=""></time></div></main>', { status: 503 });
+		return true;
+	})()`)
+	must(t, err)
+	var seconds []float64 // that have passed, and that are shown
+	eventually(t, "the notice is shown", patience, func() bool {
+		seconds, err = ask[[]float64](b, `document.querySelector("#probe time") ? [(Date.now() - began) / 1000, parseInt(document.querySelector("#probe time").textContent)] : []`)
+		return err == nil && len(seconds) == 2
+	})
+	if late := seconds[0] - seconds[1]; late < -1 || late > 3 {
+		t.Errorf("after %.1f s the page shows %.0f s", seconds[0], seconds[1])
 	}
 }
 

@@ -7,8 +7,8 @@
   if (theme) root.dataset.theme = theme;
 
   const $ = (id) => document.getElementById(id);
-  let skew = 0; // of the browser's clock to that of Redis, in milliseconds
-  let renewed = Date.now();
+  let skew = 0; // of the browser's clock to that of Redis, in milliseconds; each page that is fetched has the time of Redis
+  let renewed = Date.now(); // when the page was last known to be right
   let failures = 0;
   let leaving = false;
   let tag = ""; // ETag of the newest page
@@ -37,7 +37,6 @@
   }
 
   function localize() {
-    skew = renewed - Number($("main").dataset.now); // a page may have waited since
     for (const node of document.querySelectorAll("main time")) {
       const at = new Date(node.dateTime);
       if ("full" in node.dataset) set(node, full(at));
@@ -157,9 +156,11 @@
       if (answer.status === 503) showAway(new DOMParser().parseFromString(await answer.text(), "text/html").querySelector(".away"));
       if (!answer.ok || answer.redirected) throw new Error(answer.status);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      if (!page.getElementById("main")) throw new Error("no page");
+      const main = page.getElementById("main");
+      if (!main) throw new Error("no page");
       failures = 0;
       renewed = Date.now();
+      skew = renewed - Number(main.dataset.now);
       tag = answer.headers.get("ETag") || "";
       show(page);
     } catch {
@@ -303,6 +304,7 @@
     }
     setTimeout(() => document.querySelector(".said")?.remove(), 15000);
     for (const pre of document.querySelectorAll("[data-follow]")) pre.scrollTop = pre.scrollHeight;
+    skew = renewed - Number($("main").dataset.now);
     localize();
     unfold();
     if (document.querySelector(".away")) state("Asks again by itself", "paused");
