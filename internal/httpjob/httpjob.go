@@ -144,7 +144,8 @@ func (r *Request) newTransport() (*http.Transport, error) {
 }
 
 // checkRedirect stops at the permitted number of redirects; the redirect is then the answer. A redirect to another host, or to one without TLS, loses all
-// headers of the job, and is not followed with a body, because all of these may be secrets.
+// headers of the job, because they may be secrets. With a body, a client certificate or a ServerName it is not followed: the body may be a secret, the
+// certificate would sign this client in at a server that the job does not name, and a ServerName is the name of the job's server alone.
 func (r *Request) checkRedirect(next *http.Request, via []*http.Request) error {
 	if len(via) > r.Redirects {
 		return http.ErrUseLastResponse
@@ -154,7 +155,7 @@ func (r *Request) checkRedirect(next *http.Request, via []*http.Request) error {
 		if sameServer(via[0].URL, hop.URL) {
 			continue
 		}
-		if next.Body != nil && next.Body != http.NoBody {
+		if next.Body != nil && next.Body != http.NoBody || len(r.TLS.Cert) > 0 || r.TLS.ServerName != "" {
 			return http.ErrUseLastResponse
 		}
 		next.Header = http.Header{"User-Agent": r.Header["User-Agent"]}

@@ -173,27 +173,79 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-func TestCertificates(t *testing.T) {
-	t.Parallel()
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, len(r.TLS.PeerCertificates))
-	}))
+// startTLS starts a server that asks for a client certificate, and returns certificates for its clients. All such servers have the same certificate, for
+// 127.0.0.1 and example.com, and it serves as a client certificate, too.
+func startTLS(t *testing.T, handler http.HandlerFunc) (*httptest.Server, TLS) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
 	s.StartTLS()
-	defer s.Close()
+	t.Cleanup(s.Close)
 	key, err := x509.MarshalPKCS8PrivateKey(s.TLS.Certificates[0].PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := TLS{CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})}
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	return s, TLS{CA: certificate, Cert: certificate, Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})}
+}
+
+// A client certificate and a server name are for the server of the URL. Another server gets no request that is made with them.
+func TestCertificatesStayWithTheirServer(t *testing.T) {
+	t.Parallel()
+	elsewhere, _ := startTLS(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "elsewhere ", len(r.TLS.PeerCertificates), " ", r.TLS.ServerName)
+	})
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "plain") }))
+	defer plain.Close()
+	s, all := startTLS(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/away/" + secret:
+			http.Redirect(w, r, elsewhere.URL, http.StatusFound)
+		case "/plain/" + secret:
+			http.Redirect(w, r, plain.URL, http.StatusFound)
+		case "/near/" + secret:
+			http.Redirect(w, r, "/there", http.StatusFound)
+		default:
+			fmt.Fprint(w, "near ", len(r.TLS.PeerCertificates), " ", r.TLS.ServerName)
+		}
+	})
+	const refused = "the answer is 302 Found, which was not followed"
+	withCert, withName, bare := all, TLS{CA: all.CA, ServerName: "example.com"}, TLS{CA: all.CA}
+	for _, tt := range []struct {
+		name, path string
+		tls        TLS
+		err, body  string
+	}{
+		{"a certificate", "/near", withCert, "<nil>", "near 1 "},
+		{"a certificate", "/away", withCert, refused, ""},
+		{"a certificate", "/plain", withCert, refused, ""},
+		{"a name", "/near", withName, "<nil>", "near 0 example.com"},
+		{"a name", "/away", withName, refused, ""},
+		{"a name", "/plain", withName, refused, ""},
+		{"neither", "/away", bare, "<nil>", "elsewhere 0 "},
+		{"neither", "/plain", bare, "<nil>", "plain"},
+	} {
+		r := request(s.URL + tt.path)
+		r.TLS, r.Redirects, r.Keep = tt.tls, 1, 100
+		if a := send(t, r, tt.err); tt.err != refused && string(a.Tail) != tt.body {
+			t.Errorf("%s with %s: the answer is %q, want %q", tt.path, tt.name, a.Tail, tt.body)
+		}
+	}
+}
+
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	s, own := startTLS(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, len(r.TLS.PeerCertificates))
+	})
 	r := request(s.URL)
 	send(t, r, "no answer: its certificate is of an unknown authority")
 	r.TLS.CA = own.CA
 	if a := send(t, r, "<nil>"); string(a.Tail) != "0" {
 		t.Errorf("%s certificates were sent", a.Tail)
 	}
-	r.TLS.Cert, r.TLS.Key = own.CA, own.Key
+	r.TLS.Cert, r.TLS.Key = own.Cert, own.Key
 	if a := send(t, r, "<nil>"); string(a.Tail) != "1" {
 		t.Errorf("%s certificates were sent", a.Tail)
 	}
