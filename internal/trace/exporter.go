@@ -61,7 +61,8 @@ type Exporter struct {
 	mu      sync.Mutex
 	waiting []Span
 	dropped uint64
-	failing bool // spans were dropped since the last success
+	failing bool   // spans were dropped since the last success
+	silent  string // the URL at which an attempt has failed since the last success, or ""
 }
 
 // New returns an Exporter. It sends nothing until [Exporter.Run].
@@ -115,6 +116,29 @@ func (e *Exporter) noteDropped(n int, why error) {
 	}
 }
 
+// noteFailure logs a failed attempt to send spans. Only the first one after a success, or at another URL, is a warning. Without it, a wrong setting would
+// show only when the queue of spans is full.
+func (e *Exporter) noteFailure(why error) {
+	url, level := e.cfg.Settings().URL, hclog.Debug
+	e.mu.Lock()
+	if e.silent != url {
+		e.silent, level = url, hclog.Warn
+	}
+	e.mu.Unlock()
+	e.cfg.Log.Log(level, "trace spans not sent; trying again", "error", why)
+}
+
+// noteSuccess logs the first success after a failure.
+func (e *Exporter) noteSuccess() {
+	e.mu.Lock()
+	first := e.failing || e.silent != ""
+	e.failing, e.silent = false, ""
+	e.mu.Unlock()
+	if first {
+		e.cfg.Log.Info("trace spans are sent again")
+	}
+}
+
 // Run sends spans until ctx ends, and then the rest, within lastFlush.
 func (e *Exporter) Run(ctx context.Context) {
 	defer e.dialer.Close()
@@ -132,7 +156,9 @@ func (e *Exporter) Run(ctx context.Context) {
 			break
 		}
 		if wait, err := e.sendWaiting(ctx); err != nil {
-			e.cfg.Log.Debug("traces not sent; trying again", "error", err)
+			if ctx.Err() == nil { // otherwise the end of ctx is the reason, and the spans are sent below
+				e.noteFailure(err)
+			}
 			backoff.Sleep(ctx, min(max(wait, pauses.Next()), longestPause))
 			continue
 		}
@@ -159,17 +185,23 @@ func (e *Exporter) sendWaiting(ctx context.Context) (wait time.Duration, err err
 		if len(batch) == 0 {
 			return 0, nil
 		}
-		rejected := 0
-		if settings.URL != "" { // otherwise a reload has turned the exporter off
-			rejected, wait, err = e.sendBatch(ctx, settings, batch)
+		if settings.URL == "" { // a reload has turned the exporter off
+			e.mu.Lock()
+			e.waiting, e.failing, e.silent = nil, false, ""
+			e.mu.Unlock()
+			return 0, nil
 		}
+		var rejected int
+		rejected, wait, err = e.sendBatch(ctx, settings, batch)
 		if err != nil && rejected == 0 {
 			return wait, err
 		}
 		e.mu.Lock()
 		e.waiting = append([]Span(nil), e.waiting[len(batch):]...)
-		e.failing = e.failing && rejected > 0
 		e.mu.Unlock()
+		if err == nil {
+			e.noteSuccess()
+		}
 		e.noteDropped(rejected, err)
 	}
 }

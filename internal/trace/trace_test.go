@@ -3,6 +3,7 @@ package trace
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -11,11 +12,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/internal/dial"
 )
 
 var update = flag.Bool("update", false, "write the request that is sent as the wanted one")
@@ -210,4 +216,75 @@ func TestEndOfRun(t *testing.T) {
 	if e.Run(ended); e.Dropped() != 2 || !strings.Contains(log.String(), "no file") {
 		t.Errorf("%d dropped\n%s", e.Dropped(), log)
 	}
+}
+
+// roundTrip answers the requests of a client.
+type roundTrip func() (status int, err error)
+
+func (f roundTrip) RoundTrip(*http.Request) (*http.Response, error) {
+	status, err := f()
+	if err != nil {
+		return nil, err
+	}
+	return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+}
+
+// A failure is a warning when it begins, long before spans are dropped, and its end is logged. In between there is no line, unless the URL changes.
+func TestBeginAndEndOfAFailureAreLogged(t *testing.T) {
+	t.Parallel()
+	const phase = 10 * time.Minute
+	refused := &dial.Error{Step: "connect to collector.example:4318", Err: errors.New("connection refused")}
+	phases := []struct {
+		url       string
+		file, err error
+		status    int
+		log       string // the lines of this phase
+	}{
+		{url: "http://one.example/s3cr3t", file: errors.New("headers_from_file Authorization: open f: no such file or directory"),
+			log: "[WARN]  trace spans not sent; trying again: error=\"headers_from_file Authorization: open f: no such file or directory\"\n"},
+		{url: "http://one.example/s3cr3t", err: refused},
+		{url: "http://one.example/s3cr3t", status: http.StatusOK, log: "[INFO]  trace spans are sent again\n"},
+		{url: "http://one.example/s3cr3t", status: http.StatusServiceUnavailable,
+			log: "[WARN]  trace spans not sent; trying again: error=\"the answer is 503 Service Unavailable\"\n"},
+		{url: "http://one.example/s3cr3t", status: http.StatusOK, log: "[INFO]  trace spans are sent again\n"},
+		{url: "http://one.example/s3cr3t", err: refused,
+			log: "[WARN]  trace spans not sent; trying again: error=\"no answer: connect to collector.example:4318: connection refused\"\n"},
+		{url: "http://two.example/s3cr3t", err: x509.UnknownAuthorityError{},
+			log: "[WARN]  trace spans not sent; trying again: error=\"no answer: its certificate is of an unknown authority\"\n"},
+		{url: "http://two.example/s3cr3t", status: http.StatusForbidden,
+			log: "[WARN]  trace spans dropped; more are only counted until the collector takes some: dropped=N error=\"the answer is 403 Forbidden\"\n"},
+		{url: "http://two.example/s3cr3t", status: http.StatusOK, log: "[INFO]  trace spans are sent again\n"},
+		{}, // off
+		{url: "http://two.example/s3cr3t", status: http.StatusOK},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		now := func() int { return min(int(time.Since(begin)/phase), len(phases)-1) }
+		e, log := newExporter("")
+		e.client.Transport = roundTrip(func() (int, error) { return phases[now()].status, phases[now()].err })
+		e.cfg.Settings = func() Settings {
+			p := phases[now()]
+			return Settings{URL: p.url, Timeout: time.Second, Header: func(context.Context) (http.Header, error) { return http.Header{}, p.file }}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { e.Run(ctx) })
+		for time.Since(begin) < time.Duration(len(phases))*phase {
+			e.Add(exampleSpans()...)
+			time.Sleep(10 * time.Second) // of fake time
+		}
+		cancel()
+		running.Wait()
+		got, want := "", ""
+		for line := range strings.Lines(log.String()) {
+			_, text, _ := strings.Cut(line, " ")
+			got += regexp.MustCompile(`dropped=\d+`).ReplaceAllString(text, "dropped=N")
+		}
+		for _, p := range phases {
+			want += p.log
+		}
+		if got != want {
+			t.Errorf("the log is\n%s\nwant\n%s", got, want)
+		}
+	})
 }
