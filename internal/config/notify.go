@@ -149,8 +149,8 @@ func ParseTarget(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// IsProtected reports whether what is sent to a URL can't be read on the way: it uses TLS, or does not leave this machine.
-func IsProtected(u *url.URL) bool {
+// isProtected reports whether what is sent to a URL can't be read on the way: it uses TLS, or does not leave this machine.
+func isProtected(u *url.URL) bool {
 	return u.Scheme != "http" && u.Scheme != "smtp+plain" || isLoopbackHost(u.Hostname())
 }
 
@@ -211,7 +211,7 @@ func checkTargetURL(r *schema.Reader, v document.Value, n *Notify) {
 		r.Fault(at, "url is not for kind %q; mail needs smtps:// or smtp://, the others https://", n.Kind)
 	case n.Kind == "ntfy" && strings.Trim(u.Path, "/") == "":
 		r.Fault(at, "url has no topic; write https://ntfy.sh/TOPIC")
-	case !IsProtected(u):
+	case !isProtected(u):
 		r.Warn(at, "url is not protected: others on the way can read the messages and the URL, which is a secret; write %s", map[bool]string{true: "smtps:// or smtp://", false: "https://"}[n.Kind == "mail"])
 	case n.Kind == "teams" && (host == "webhook.office.com" || strings.HasSuffix(host, ".webhook.office.com") || host == "outlook.office.com"):
 		r.Warn(at, `url is a connector of Office 365, and Microsoft has retired these; create a workflow "When a Teams webhook request is received"`)

@@ -98,8 +98,8 @@ func readHeader(ctx context.Context, table config.HeaderTable, trust safefile.Tr
 			return nil, fmt.Errorf("headers_from_file %s: %w", name, err)
 		}
 		value := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
-		if strings.ContainsAny(value, "\r\n\x00") {
-			return nil, fmt.Errorf("headers_from_file %s: %s has a newline or a NUL byte inside its value", name, file.Value)
+		if err := config.CheckHeaderValue(value); err != nil {
+			return nil, fmt.Errorf("headers_from_file %s: %s %w", name, file.Value, err)
 		}
 		header.Set(name, value)
 	}

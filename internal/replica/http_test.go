@@ -85,19 +85,24 @@ func TestRequestOfARun(t *testing.T) {
 	if runner.Run(t.Context(), &scheduler.Run{ID: "r2", Job: "a", Attempt: 1}); !slices.Contains(got, "Authorization=Bearer two") || strings.Contains(fmt.Sprint(got), "Token") || strings.Contains(fmt.Sprint(got), "Tick") {
 		t.Errorf("a run without lock and tick sends %q", got)
 	}
-	for text, want := range map[string]string{"a\nb": "prepare the request: headers_from_file Authorization: " + token + " has a newline", "": "<nil>"} {
-		if write(token, text); text == "" {
-			_ = os.Remove(body)
-			want = "prepare the request: body_file: "
+	for _, text := range []string{"a\nb", "a\rb", "a\x00b", "a\x1bb", "a\x7fb"} {
+		write(token, text)
+		if err := fmt.Sprint(runner.Run(t.Context(), current).Err); err != "prepare the request: headers_from_file Authorization: "+token+" has a control character, such as a newline; remove it" {
+			t.Errorf("%q in a header: %s", text, err)
 		}
-		if err := fmt.Sprint(runner.Run(t.Context(), current).Err); !strings.HasPrefix(err, want) || strings.Contains(err, "\n") {
-			t.Errorf("%s, want %s", err, want)
-		}
+	}
+	write(token, "a\tb")
+	if runner.Run(t.Context(), current); !slices.Contains(got, "Authorization=a\tb") {
+		t.Errorf("a header with a tab: the server received %q", got)
+	}
+	_ = os.Remove(body)
+	if err := fmt.Sprint(runner.Run(t.Context(), current).Err); !strings.HasPrefix(err, "prepare the request: body_file: ") {
+		t.Errorf("without the body: %s", err)
 	}
 }
 
-// TestRequestUnderALease runs requests as a replica does: the outcome of a run that is stopped is not the outcome of its request.
-func TestRequestUnderALease(t *testing.T) {
+// TestOutcomesOfARequest runs requests without a lock: the outcome of a run that is stopped is not the outcome of its request.
+func TestOutcomesOfARequest(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 1)
 	gone := make(chan error, 1)
