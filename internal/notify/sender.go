@@ -185,6 +185,9 @@ func (s *sender) newCall(ctx context.Context, m Message) (*call, error) {
 		if c.token, err = s.readSecret(ctx, "token_file", t.TokenFile); err != nil {
 			return nil, err
 		}
+		if err = config.CheckHeaderValue(c.token); err != nil {
+			return nil, fmt.Errorf("token_file: %s %w", t.TokenFile, err)
+		}
 	}
 	for _, name := range t.SecretFiles {
 		key, err := s.readSecret(ctx, "secret_files", name)

@@ -613,6 +613,12 @@ func TestFilesAreReadAgain(t *testing.T) {
 	if !slices.Equal(rec.urls, []string{"/one", "/two"}) || rec.headers[0].Get("Authorization") != "Bearer first" || rec.headers[1].Get("Authorization") != "Bearer second" {
 		t.Error(rec.urls, rec.headers)
 	}
+	if err := os.WriteFile(token, []byte("s3\x1bcr3t"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := send(); got.Verdict != Later || got.Answer != "token_file: "+token+" has a control character, such as a newline; remove it" || len(rec.urls) != 2 {
+		t.Errorf("%+v", got)
+	}
 	for _, content := range []string{"", "s3cr3t", "smtp://s3cr3t"} {
 		if err := os.WriteFile(address, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
