@@ -5,19 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
 
+	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
+	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
 	"github.com/cronclave/cronclave/scheduler/run"
 )
@@ -150,5 +157,94 @@ func TestOutcomesOfARequest(t *testing.T) {
 	r := outcome("/fail", "retry = { max = 2, delay = '1ms' }\n", nil)
 	if r.Outcome != journal.OutcomeFailed || r.Reason != "the answer is 500 Internal Server Error" || r.Detail != "HTTP status 500" || r.Attempt != 3 || r.FailedTries != 2 {
 		t.Errorf("failed: %+v", r)
+	}
+}
+
+// A cutLine connects to a server until it is cut.
+type cutLine struct {
+	mu    sync.Mutex
+	conns []net.Conn
+	isCut bool
+}
+
+func (l *cutLine) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	l.conns = append(l.conns, c)
+	isCut := l.isCut
+	l.mu.Unlock()
+	if isCut {
+		_ = c.Close()
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return c, nil
+}
+
+// cut closes all connections, and new ones are not established. The client receives no answer that the server sends later.
+func (l *cutLine) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = true
+	for _, c := range l.conns {
+		_ = c.Close()
+	}
+}
+
+// A request whose lease is lost is closed before the lease ends, so that a server which stops its work then has stopped before another replica's request.
+// Promise: P3
+func TestRequestOfALostLease(t *testing.T) {
+	t.Parallel()
+	const lease = 4 * time.Second // its margins, a twentieth and a hundredth, are what a busy machine may need to close a connection
+	server, conn, _ := redistest.StartJournal(t)
+	elector := func(owner string, rdb redis.UniversalClient) *election.Elector {
+		t.Helper()
+		locks, err := locking.New(locking.Config{Redis: rdb, Prefix: "cronclave:default:", Owner: owner})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = locks.Close() })
+		e, err := election.New(election.Config{Locks: locks})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	line := &cutLine{}
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), Dialer: line.dial, ContextTimeoutEnabled: true, MaxRetries: -1, DialerRetries: 1})
+	t.Cleanup(func() { _ = rdb.Close() })
+	holder, other := elector("r1", rdb), elector("r2", conn)
+
+	began, closed := make(chan string, 1), make(chan time.Time, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		began <- r.Header.Get("Cronclave-Fencing-Token")
+		select {
+		case <-r.Context().Done():
+		case <-time.After(3 * lease): // the answer ends a request that was not closed
+		}
+		closed <- time.Now()
+	}))
+	defer s.Close()
+	cfg := loadConfig(t, fmt.Sprintf("[jobs.a]\nschedule = '@daily'\nlease = '%v'\nhttp = { url = '%s' }\n", lease, s.URL))
+	sched, err := scheduler.New(scheduler.Config{Jobs: jobsOf(cfg, testRunners(cfg, &lines{})), Replica: "r1", Logger: hclog.NewNullLogger(), Claimer: holder, Pools: holder, GrantEvents: holder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var record run.Record
+	var running sync.WaitGroup
+	running.Go(func() { record, err = sched.RunNow(t.Context(), "a", true) })
+	token := <-began
+	line.cut()
+	held := other.Inspect(t.Context(), []election.InspectRequest{{Lock: election.JobLock("a")}})[0].Running // after the last renewal
+	at := <-closed
+	running.Wait()
+	if len(held) != 1 || !at.Before(held[0].Expires) {
+		t.Errorf("the connection was closed at %v, and Redis has %+v", at, held)
+	}
+	if err != nil || record.Outcome != journal.OutcomeLost || strings.Contains(record.Detail, "HTTP") || token == "" || token != strconv.FormatInt(record.Token, 10) {
+		t.Errorf("the request had token %q: %+v, %v", token, record, err)
 	}
 }
