@@ -137,6 +137,45 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
+// TestConfigIsRefused sets a jobs.toml whose pods would be killed: by the liveness probe, which asks port 7377 of the pod, or in a drain.
+func TestConfigIsRefused(t *testing.T) {
+	const probe, drain = "config needs a [server] that the kubelet reaches", "a drain takes drain_timeout + 9 s"
+	const served = "[server]\nlisten = \"0.0.0.0:7377\"\n"
+	for _, c := range []struct{ config, refusal string }{
+		{"[jobs.a]\n", probe},
+		{"[server]\nlisten = \"127.0.0.1:7377\"\n", probe},
+		{"[server]\nlisten = \"localhost:7377\"\n", probe},
+		{"[server]\nlisten = '[::1]:7377'\n", probe},
+		{"[server]\nlisten = \"0.0.0.0:8080\"\n", probe},
+		{"[server]\n# listen = \"0.0.0.0:7377\"\n", probe},
+		{served, ""},
+		{"server = { listen = ':7377' }\n", ""},
+		{"server.listen = \"[::]:7377\"\n", ""},
+		{"[server]\nlisten = \"${ADDRESS}\"\n", ""},
+		{served + "[replica]\ndrain_timeout = \"31s\"\n", ""},
+		{served + "[replica]\ndrain_timeout = \"31.5s\"\n", drain},
+		{served + "[replica]\ndrain_timeout = \"8m30s\"\n", drain + ": set it to 519 or more"},
+		{served + "[replica]\ndrain_timeout = \"1d\"\n", drain},
+		{served + "[replica]\n# drain_timeout = \"1d\"\ndrain_timeout = \"31000ms\"\n", ""},
+		{served + "[replica]\ndrain_timeout = \"${DRAIN}\"\n", ""},
+	} {
+		values := filepath.Join(t.TempDir(), "jobs.toml")
+		if err := os.WriteFile(values, []byte(c.config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := helm(t, "template", "x", chart, "--set-file", "config="+values)
+		if c.refusal == "" && err != nil || c.refusal != "" && (err == nil || !strings.Contains(err.Error(), c.refusal)) {
+			t.Errorf("%s: %v", c.config, err)
+		}
+	}
+	if _, err := helm(t, "template", "x", chart, "--set", "existingConfigMap=own,config=unused"); err != nil {
+		t.Errorf("a ConfigMap that the chart does not have: %v", err)
+	}
+	if _, err := helm(t, "template", "x", chart, "--set", "terminationGracePeriodSeconds=33"); err == nil || !strings.Contains(err.Error(), drain) {
+		t.Errorf("the default drain_timeout, and 33 s: %v", err)
+	}
+}
+
 // TestPlainManifests keeps deploy/kubernetes equal to the chart with its default values; -update writes it.
 func TestPlainManifests(t *testing.T) {
 	want := "# Made of deploy/helm/cronclave by `make chart UPDATE=-update`. Needs a namespace, a Secret and an image:\n#\n" +
