@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs a deb in a Debian with systemd as its first process, in a container, and lives with it: it waits for Redis, reloads, is frozen and ended by the
+# Installs a deb in a Debian with systemd as its first process, in a container, and lives with it: it starts without Redis, reloads, is frozen and ended by the
 # watchdog, is upgraded while a job runs, drains for longer than TimeoutStopSec, and is removed.  packaging/systemd-check.sh OLD.deb NEW.deb
 #
 # The image comes from debootstrap; root gets it installed with CRONCLAVE_TEST_INSTALL=1. The container gets CAP_SYS_ADMIN and the cgroups of this machine.
@@ -45,14 +45,17 @@ docker exec -i "$name" sh -c 'cat >>/etc/cronclave/jobs.toml; sed -i "s/^\[defau
 schedule = "*/5 * * * * *"
 command  = "id -un; exec sleep 30"
 END
-inside 'cronclave check --strict -c /etc/cronclave/jobs.toml >/dev/null; systemctl enable -q --now --no-block cronclave; sleep 5'
-[[ $(property ActiveState) == activating ]] || stop "without Redis the unit is $(property ActiveState)"
+inside 'cronclave check --strict -c /etc/cronclave/jobs.toml >/dev/null; timeout 30 systemctl enable -q --now cronclave' || stop "systemctl start waits for Redis"
+[[ $(property ActiveState) == active ]] || stop "without Redis the unit is $(property ActiveState)"
 [[ $(property StatusText) == starting:* ]] || stop "without Redis the status is $(property StatusText)"
+before=$(property MainPID)
+inside "kill -STOP $before"
+await "the watchdog does not end a replica that is frozen while it waits for Redis" "p=\$(systemctl show -p MainPID --value cronclave); [ \"\$p\" != $before ] && [ \"\$p\" != 0 ] && systemctl is-active cronclave"
 inside 'systemd-run -q --unit=check-redis redis-server --bind 127.0.0.1 --maxmemory-policy noeviction'
-await "not ready with Redis" 'systemctl is-active cronclave'
+await "not ready with Redis" 'systemctl show -p StatusText --value cronclave | grep "^scheduling "'
 await "no job runs" "$running"
 [[ $(inside 'cronclave history long -c /etc/cronclave/jobs.toml --output -n 5 2>/dev/null') == *cronclave* ]] || stop "the job runs as another user"
-echo "systemd-check: ready once Redis answers"
+echo "systemd-check: started without Redis, and scheduling once Redis answers"
 
 inside 'echo "# changed" >>/etc/cronclave/jobs.toml; systemctl reload cronclave'
 await "no reload" 'journalctl -u cronclave -o cat --no-pager | grep "configuration reloaded"'

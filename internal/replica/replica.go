@@ -234,9 +234,14 @@ func (r *Replica) Run(ctx context.Context, reload <-chan struct{}) error {
 	web.Go(func() { r.monitor.runServer(served) })
 	web.Go(func() { r.traces.Run(served) })
 	web.Go(func() { r.supervision.runStatus(served) })
+	watched, unwatch := context.WithCancel(ctx)
+	web.Go(func() { r.supervision.runWatchdog(watched) })
 	defer web.Wait()
 	defer shut()
+	defer unwatch()
 	r.announceStart()
+	// The service manager must neither wait for Redis, which may be away for hours, nor leave the replica without a watchdog meanwhile.
+	r.supervision.sendState(sdnotify.Ready, sdnotify.Status(r.describeState()))
 	h, err := r.awaitRedis(ctx)
 	if err != nil || ctx.Err() != nil {
 		return err
@@ -257,9 +262,8 @@ func (r *Replica) runScheduler(ctx context.Context, reload <-chan struct{}) (err
 	campaign, resign := context.WithCancel(work)
 	registered, leave := context.WithCancel(context.WithoutCancel(ctx))
 	r.readiness.enterPhase(scheduling)
-	r.supervision.sendState(sdnotify.Ready, sdnotify.Status(fmt.Sprintf("scheduling %d jobs", len(r.cfg.Load().Jobs))))
+	r.supervision.sendState(sdnotify.Status(fmt.Sprintf("scheduling %d jobs", len(r.cfg.Load().Jobs))))
 	var beside sync.WaitGroup
-	beside.Go(func() { r.supervision.runWatchdog(work) })
 	beside.Go(func() { r.leadership.Campaign(campaign, r.lead) })
 	beside.Go(func() { r.membership.run(registered) })
 	beside.Go(func() { r.events.Run(registered) })
