@@ -58,9 +58,17 @@ for command in $("$program" help | awk '/^Available Commands:/ { on = 1; next } 
 	[[ $command == help || -s $work/root/usr/share/man/man1/cronclave-$command.1.gz ]] || stop "no man page of $command"
 done
 bash -n "$work/root/usr/share/bash-completion/completions/cronclave"
+# Each unit starts the program from where it is: the package's from the package, the archive's from where docs/install.md has it copied.
+unit=$work/root/lib/systemd/system/cronclave.service
+started_by() { sed -n 's/^ExecStart=\([^ ]*\) .*/\1/p' "$1"; }
+[[ -x $work/root$(started_by "$unit") ]] || stop "the unit of the package starts $(started_by "$unit"), which it does not have"
+for archive in "$dir"/*.tar.gz; do
+	tar -xzOf "$archive" ./systemd/cronclave.service >"$work/archived.service"
+	place=$(started_by "$work/archived.service")
+	grep -F "copy \`cronclave\` to \`${place%/cronclave}\`" docs/install.md >/dev/null || stop "the unit of $archive starts $place, and docs/install.md has the program copied elsewhere"
+done
 # The unit names files of an installed package, so they are looked up below the unpacked one.
-cp "$work/root/lib/systemd/system/cronclave.service" "$work/cronclave.service"
-sed -i "s|/usr/bin/cronclave|$program|" "$work/cronclave.service"
+sed "s|$(started_by "$unit")|$program|" "$unit" >"$work/cronclave.service"
 for drop_in in '' root strict; do
 	rm -rf "$work/cronclave.service.d"
 	mkdir "$work/cronclave.service.d"

@@ -75,6 +75,7 @@ for platform in $platforms; do
 	mkdir "$folder"
 	cp "$of" "$folder/cronclave"
 	cp -r LICENSE README.md jobs.example.toml deploy/systemd "$shared/man" "$shared/completions" "$folder"
+	sed -i 's|^ExecStart=/usr/bin/|ExecStart=/usr/local/bin/|' "$folder/systemd/cronclave.service" # what no package brings is in /usr/local
 	archive "${name}_${platform/\//_}" "$folder"
 	[[ $platform == linux/* ]] || continue
 	cp "$of" "$shared/cronclave"
