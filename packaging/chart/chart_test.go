@@ -178,9 +178,10 @@ func TestConfigIsRefused(t *testing.T) {
 
 // TestPlainManifests keeps deploy/kubernetes equal to the chart with its default values; -update writes it.
 func TestPlainManifests(t *testing.T) {
-	want := "# Made of deploy/helm/cronclave by `make chart UPDATE=-update`. Needs a namespace, a Secret and an image:\n#\n" +
+	want := "# Made of deploy/helm/cronclave by `make chart UPDATE=-update`. Needs a namespace, two Secrets and an image:\n#\n" +
 		"#\tkubectl create namespace cronclave\n" +
-		"#\tkubectl -n cronclave create secret generic cronclave --from-file=redis-password --from-file=cronclave-users\n" +
+		"#\tkubectl -n cronclave create secret generic cronclave-env --from-env-file=cronclave.env\n" +
+		"#\tkubectl -n cronclave create secret generic cronclave --from-file=cronclave-users\n" +
 		strings.ReplaceAll(render(t), "    app.kubernetes.io/managed-by: Helm\n", "")
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(plain), 0o755); err != nil {
