@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -176,13 +177,47 @@ func TestConfigIsRefused(t *testing.T) {
 	}
 }
 
+// annotations are those of the pods: nothing would renew the sum when somebody edits the plain manifests.
+var annotations = regexp.MustCompile(`(?m)^      annotations:\n        #.*\n        checksum/fixed-lines: [0-9a-f]{64}\n`)
+
+// TestPodsAreReplacedWithFixedLines changes jobs.toml: what a replica reads while it runs leaves the pods alone, and what it uses only from its start on replaces them.
+func TestPodsAreReplacedWithFixedLines(t *testing.T) {
+	const config = "timezone = \"UTC\"\nnamespace = \"a\"\n[server]\nlisten = \"0.0.0.0:7377\" # for all\n[jobs.redis]\nschedule = \"@daily\"\ncommand = \"true\"\n[replica]\ndrain_timeout = \"20s\"\n"
+	sum := func(config string) string {
+		t.Helper()
+		values := filepath.Join(t.TempDir(), "jobs.toml")
+		if err := os.WriteFile(values, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		sums := annotations.FindAllString(render(t, "--set-file", "config="+values), -1)
+		if len(sums) != 1 {
+			t.Fatalf("the sums: %q", sums)
+		}
+		return sums[0]
+	}
+	before := sum(config)
+	for _, c := range []struct {
+		old, new string
+		replaces bool
+	}{
+		{`"@daily"`, `"@hourly"`, false}, {`"UTC"`, `"Asia/Tokyo"`, false}, {"drain_timeout", "# a comment\n\ndrain_timeout", false},
+		{"[jobs.redis]", "[pools.server]\nslots = 2\n[jobs.redis]", false},
+		{`"a"`, `"b"`, true}, {`"20s"`, `"21s"`, true}, {"listen", "hosts = ['x']\nlisten", true}, {"[server]", "history.runs = 9\n[server]", true},
+		{"[server]", "[redis.tls]\nca_file = 'x'\n[server]", true},
+	} {
+		if after := sum(strings.Replace(config, c.old, c.new, 1)); (after != before) != c.replaces {
+			t.Errorf("%s instead of %s: the pods are replaced: %v", c.new, c.old, after != before)
+		}
+	}
+}
+
 // TestPlainManifests keeps deploy/kubernetes equal to the chart with its default values; -update writes it.
 func TestPlainManifests(t *testing.T) {
 	want := "# Made of deploy/helm/cronclave by `make chart UPDATE=-update`. Needs a namespace, two Secrets and an image:\n#\n" +
 		"#\tkubectl create namespace cronclave\n" +
 		"#\tkubectl -n cronclave create secret generic cronclave-env --from-env-file=cronclave.env\n" +
 		"#\tkubectl -n cronclave create secret generic cronclave --from-file=cronclave-users\n" +
-		strings.ReplaceAll(render(t), "    app.kubernetes.io/managed-by: Helm\n", "")
+		annotations.ReplaceAllString(strings.ReplaceAll(render(t), "    app.kubernetes.io/managed-by: Helm\n", ""), "")
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(plain), 0o755); err != nil {
 			t.Fatal(err)

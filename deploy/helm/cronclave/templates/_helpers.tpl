@@ -14,6 +14,16 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end }}
 
+{{- /* The lines of jobs.toml that a replica uses only from its start on: namespace, [redis], [replica], [history] and [server]. */}}
+{{- define "cronclave.fixedLines" -}}
+{{- $table := "" }}
+{{- range splitList "\n" .Values.config }}
+{{- if regexMatch `^\s*\[` . }}{{ $table = . }}{{ end }}
+{{- $here := ternary . $table (empty $table) }}
+{{- if and (regexMatch `^[\s\["']*(namespace|redis|replica|history|server)\b` $here) (not (regexMatch `^\s*(#.*)?$` .)) }}{{ trim . }}{{ "\n" }}{{ end }}
+{{- end }}
+{{- end }}
+
 {{- /* Refuses a jobs.toml with which the liveness probe would restart every pod for ever, or Kubernetes would kill runs in a drain. A value with a variable is not judged. */}}
 {{- define "cronclave.checkConfig" -}}
 {{- $reached := false }}
