@@ -40,10 +40,16 @@ for rpm in "$dir"/*.rpm; do
 done
 echo "check: deb and rpm are sound"
 
-for part in github.com/redis/go-redis/v9 github.com/spf13/cobra; do
-	grep -F "pkg:golang/$part@" "$dir"/*.cdx.json >/dev/null || stop "the SBOM lacks $part"
+for archive in "$dir"/*.tar.gz; do
+	sbom=${archive%.tar.gz}.cdx.json
+	[[ -s $sbom ]] || stop "$archive has no SBOM"
+	platform=${archive%.tar.gz} arch=${archive##*_}
+	arch=${arch%.tar.gz} platform=${platform%_*}
+	for fact in "\"value\": \"${platform##*_}\"" "\"value\": \"$arch\"" pkg:golang/github.com/redis/go-redis/v9@ pkg:golang/github.com/spf13/cobra@; do
+		grep -F "$fact" "$sbom" >/dev/null || stop "$sbom lacks $fact"
+	done
+	! grep -F pkg:golang/github.com/testcontainers "$sbom" >/dev/null || stop "$sbom has what only tests use"
 done
-! grep -F pkg:golang/github.com/testcontainers "$dir"/*.cdx.json >/dev/null || stop "the SBOM has what only tests use"
 
 # The package of this machine's architecture, unpacked: its program, its pages, its completions, its unit.
 deb=$(ls "$dir"/*_"$(dpkg --print-architecture)".deb) || stop "no deb for this machine"

@@ -77,15 +77,15 @@ for platform in $platforms; do
 	cp -r LICENSE README.md jobs.example.toml deploy/systemd "$shared/man" "$shared/completions" "$folder"
 	sed -i 's|^ExecStart=/usr/bin/|ExecStart=/usr/local/bin/|' "$folder/systemd/cronclave.service" # what no package brings is in /usr/local
 	archive "${name}_${platform/\//_}" "$folder"
+	# What a platform's program has of the libraries, and of their packages, depends on the platform.
+	GOOS=${platform%/*} GOARCH=${platform#*/} "$work/tools/cyclonedx-gomod" app -json -main cmd/cronclave -noserial -notimestamp -std -licenses \
+		-output "$out/${name}_${platform/\//_}.cdx.json" . 2>"$work/sbom.log" || { cat "$work/sbom.log" >&2; stop "the SBOM failed"; }
 	[[ $platform == linux/* ]] || continue
 	cp "$of" "$shared/cronclave"
 	for packager in deb rpm; do
 		ARCH=${platform#*/} VERSION=${version#v} SHARED=$shared "$work/tools/nfpm" package --config packaging/nfpm.yaml --packager "$packager" --target "$out" >/dev/null
 	done
 done
-
-"$work/tools/cyclonedx-gomod" app -json -main cmd/cronclave -noserial -notimestamp -std -licenses -output "$work/sbom.json" . 2>"$work/sbom.log" || { cat "$work/sbom.log" >&2; stop "the SBOM failed"; }
-cp "$work/sbom.json" "$out/$name.cdx.json"
 
 cd "$out"
 sha256sum -- * >"$work/SHA256SUMS"
