@@ -9,10 +9,10 @@
 #	VERSION                 default: the tag of the commit
 #	PLATFORMS               default: all of linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 set -euo pipefail
-cd "$(dirname "$0")/.."
 stop() { echo "release: $1" >&2; exit 1; }
-
 key=${CRONCLAVE_RELEASE_KEY-}
+[[ ! $key || $key == none ]] || key=$(realpath "$key") # the folder changes below
+cd "$(dirname "$0")/.."
 [[ $key ]] || stop "set CRONCLAVE_RELEASE_KEY to the file of the ssh key that signs, or to none"
 [[ $key == none || -r $key ]] || stop "the key $key cannot be read"
 version=${VERSION:-$(git describe --tags --exact-match HEAD 2>/dev/null)} || stop "the commit has no tag; name a version: VERSION=v1.2.3"

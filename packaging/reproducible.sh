@@ -10,7 +10,7 @@ export VERSION=${VERSION:-v0.0.1-check}
 ssh-keygen -q -t ed25519 -N '' -C check -f "$work/key"
 git clone -q "$root" "$work/a"
 git clone -q "$root" "$work/another-folder"
-CRONCLAVE_RELEASE_KEY=$work/key "$work/a/packaging/release.sh" "$work/first"
+(cd "$work" && CRONCLAVE_RELEASE_KEY=key a/packaging/release.sh "$work/first")
 mkdir "$work/home"
 modules=$(go env GOMODCACHE) # read-only for a build, and checked against go.sum
 (

@@ -71,7 +71,7 @@ echo "systemd-check: the watchdog ends a frozen replica"
 
 await "no job runs" "$running"
 before=$(property MainPID)
-inside 'dpkg -i --force-confold /root/new.deb >/dev/null 2>&1'
+inside 'dpkg -i --force-confold /root/new.deb 2>&1' | grep "systemctl enable --now" && stop "an upgrade of an enabled service says that it is disabled"
 await "the replica does not drain for an upgrade" 'journalctl -u cronclave -o cat --no-pager | grep \"drained\"'
 await "not active after the upgrade" 'systemctl is-active cronclave'
 [[ $(property MainPID) != "$before" ]] || stop "the old program runs"
@@ -88,5 +88,6 @@ inside 'systemctl start cronclave'
 await "no job runs" "$running"
 inside 'dpkg -r cronclave >/dev/null 2>&1'
 inside '[ -e /etc/cronclave/jobs.toml ] && [ ! -e /usr/bin/cronclave ] && ! systemctl is-active -q cronclave' || stop "not removed"
+docker exec "$name" dpkg -i /root/new.deb 2>&1 | grep "systemctl enable --now" >/dev/null || stop "a package that returns does not say that its service is disabled"
 inside 'dpkg -P cronclave >/dev/null 2>&1; [ ! -e /etc/cronclave ] && [ ! -e /etc/systemd/system/multi-user.target.wants/cronclave.service ]' || stop "not purged"
 echo "systemd-check: passed"
