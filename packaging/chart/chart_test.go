@@ -177,6 +177,52 @@ func TestConfigIsRefused(t *testing.T) {
 	}
 }
 
+// TestSecretsAreDocumented demands that docs/containers.md has the command that makes each Secret, and each key of one, which the chart names by default.
+func TestSecretsAreDocumented(t *testing.T) {
+	page, err := os.ReadFile(root + "/docs/containers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var secrets int
+	demand := func(name, option string) {
+		t.Helper()
+		secrets++
+		command := regexp.MustCompile(`(?m)^kubectl -n cronclave create secret generic ` + regexp.QuoteMeta(name) + ` .*` + regexp.QuoteMeta(option) + `( |$)`)
+		if !command.Match(page) {
+			t.Errorf("docs/containers.md does not make the Secret %s with %s", name, option)
+		}
+	}
+	for _, text := range strings.Split(render(t, "--set", "serviceMonitor.enabled=true"), "\n---\n") {
+		var object struct {
+			Kind string
+			Spec struct {
+				Template  corev1.PodTemplateSpec
+				Endpoints []struct {
+					Authorization struct{ Credentials corev1.SecretKeySelector }
+				}
+			}
+			Data map[string]string
+		}
+		if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		for _, e := range object.Spec.Endpoints {
+			demand(e.Authorization.Credentials.Name, "--from-file="+e.Authorization.Credentials.Key)
+		}
+		for _, c := range object.Spec.Template.Spec.Containers {
+			for _, from := range c.EnvFrom {
+				demand(from.SecretRef.Name, "--from-env-file=cronclave.env")
+			}
+		}
+		for _, file := range regexp.MustCompile(`/etc/cronclave-secrets/([\w-]+)`).FindAllStringSubmatch(object.Data["jobs.toml"], -1) {
+			demand("cronclave", "--from-file="+file[1])
+		}
+	}
+	if secrets != 3 {
+		t.Errorf("%d keys of Secrets were found in the chart", secrets)
+	}
+}
+
 // annotations are those of the pods: nothing would renew the sum when somebody edits the plain manifests.
 var annotations = regexp.MustCompile(`(?m)^      annotations:\n        #.*\n        checksum/fixed-lines: [0-9a-f]{64}\n`)
 
