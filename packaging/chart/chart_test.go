@@ -96,6 +96,9 @@ func TestObjectsAreStrict(t *testing.T) {
 				if d, ok := into.(*appsv1.Deployment); ok {
 					judgePods(t, d)
 				}
+				if b, ok := into.(*policyv1.PodDisruptionBudget); ok && (b.Spec.UnhealthyPodEvictionPolicy == nil || *b.Spec.UnhealthyPodEvictionPolicy != policyv1.AlwaysAllow) {
+					t.Error("the budget blocks the drain of a node while Redis is away, and no pod is ready")
+				}
 			}
 			if kinds["Deployment"] != 1 || kinds["PodDisruptionBudget"] != 1 || kinds["ServiceMonitor"] != len(args)/max(len(args), 1) {
 				t.Errorf("%v", kinds)
@@ -131,7 +134,8 @@ func judgePods(t *testing.T, d *appsv1.Deployment) {
 
 // TestSchemaRefuses sets values that are wrong.
 func TestSchemaRefuses(t *testing.T) {
-	for _, set := range []string{"replicaCount=0", "replicas=3", "image.tga=1", "podDisruptionBudget.maxUnavailable=0", "serviceMonitor.interval=often", "secretName="} {
+	render(t, "--set", "podDisruptionBudget.maxUnavailable=34%")
+	for _, set := range []string{"replicaCount=0", "replicas=3", "image.tga=1", "podDisruptionBudget.maxUnavailable=0", "podDisruptionBudget.maxUnavailable=0%", "podDisruptionBudget.maxUnavailable=1x", "serviceMonitor.interval=often", "secretName="} {
 		if _, err := helm(t, "template", "x", chart, "--set", set); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
 			t.Errorf("%s: %v", set, err)
 		}
