@@ -55,7 +55,7 @@ inside 'systemd-run -q --unit=check-redis redis-server --bind 127.0.0.1 --maxmem
 await "not ready with Redis" 'systemctl show -p StatusText --value cronclave | grep "^scheduling "'
 await "no job runs" "$running"
 inside 'echo CRONCLAVE_REDIS=redis://127.0.0.1:6379/1 >/etc/cronclave/cronclave.env
-	systemd-run -qP -p EnvironmentFile=/etc/cronclave/cronclave.env cronclave status -c /etc/cronclave/jobs.toml | grep ": 0 replicas up"; rm /etc/cronclave/cronclave.env' >/dev/null ||
+	systemd-run -qP -p EnvironmentFile=/etc/cronclave/cronclave.env cronclave status --json -c /etc/cronclave/jobs.toml | tr -d " \\n" | grep "\"replicas\":\[\]"; rm /etc/cronclave/cronclave.env' >/dev/null ||
 	stop "the command of docs/install.md does not read cronclave.env"
 [[ $(inside 'cronclave history long -c /etc/cronclave/jobs.toml --output -n 5 2>/dev/null') == *cronclave* ]] || stop "the job runs as another user"
 echo "systemd-check: started without Redis, and scheduling once Redis answers"

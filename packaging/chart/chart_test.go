@@ -107,6 +107,39 @@ func TestObjectsAreStrict(t *testing.T) {
 	}
 }
 
+// TestRootAndHostNetwork sets what docs/containers.md has for jobs with a user, for TLS and for the network of the host.
+func TestRootAndHostNetwork(t *testing.T) {
+	values := []string{"--set", "podSecurityContext.runAsNonRoot=false,podSecurityContext.runAsUser=0,probes.scheme=HTTPS,hostNetwork=true,extraArgs={--log-level,debug}",
+		"--set", "serviceMonitor.enabled=true,serviceMonitor.tlsConfig.serverName=cron", "--set-json", `env=[{"name":"A","value":"b"}]`,
+		"--set-json", `securityContext.capabilities={"drop":["ALL"],"add":["SETUID","SETGID","KILL"]}`}
+	for _, text := range strings.Split(render(t, values...), "\n---\n") {
+		if strings.Contains(text, "kind: ServiceMonitor") && (!strings.Contains(text, "scheme: https") || !strings.Contains(text, "serverName: cron")) {
+			t.Errorf("the ServiceMonitor asks without TLS:\n%s", text)
+		}
+		if !strings.Contains(text, "kind: Deployment") {
+			continue
+		}
+		var d appsv1.Deployment
+		if err := yaml.UnmarshalStrict([]byte(text), &d); err != nil {
+			t.Fatal(err)
+		}
+		pod := d.Spec.Template.Spec
+		c := pod.Containers[0]
+		for what, ok := range map[string]bool{
+			"user":         *pod.SecurityContext.RunAsUser == 0 && !*pod.SecurityContext.RunAsNonRoot && *pod.SecurityContext.FSGroup == 65532,
+			"capabilities": len(c.SecurityContext.Capabilities.Add) == 3 && *c.SecurityContext.ReadOnlyRootFilesystem,
+			"probes":       c.LivenessProbe.HTTPGet.Scheme == corev1.URISchemeHTTPS && c.ReadinessProbe.HTTPGet.Scheme == corev1.URISchemeHTTPS,
+			"network":      pod.HostNetwork && pod.DNSPolicy == corev1.DNSClusterFirstWithHostNet,
+			"name":         len(c.Env) == 2 && c.Env[0].ValueFrom.FieldRef.FieldPath == "metadata.name",
+			"arguments":    strings.Join(c.Args, " ") == "run -c /etc/cronclave/jobs.toml --replica=$(POD_NAME) --log-level debug",
+		} {
+			if !ok {
+				t.Errorf("%s:\n%s", what, text)
+			}
+		}
+	}
+}
+
 func judgePods(t *testing.T, d *appsv1.Deployment) {
 	t.Helper()
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
