@@ -175,7 +175,7 @@ browser: ## answer the questions of an on-call engineer on the pages of three re
 	else echo 'Chromium is missing: apt-get install chromium fonts-dejavu-core' >&2; exit 1; fi
 	go -C integration/browser test -tags browser -count=1 -v -timeout 10m .
 
-release: ## build the binaries, packages, SBOM and signed sums of the tagged commit into bin/release; CRONCLAVE_RELEASE_KEY=FILE, see packaging/release.sh
+release: ## build the binaries, packages, images, SBOMs and signed sums of the tagged commit into bin/release; CRONCLAVE_RELEASE_KEY=FILE, see packaging/release.sh
 	packaging/release.sh
 
 release-check: ## build a release twice, in two folders, and compare byte for byte; then lintian, rpm and systemd-analyze judge it; root gets them installed
@@ -186,10 +186,12 @@ systemd-check: ## install the deb under systemd, in a container: start without R
 	for n in 1 2; do VERSION=v0.0.$$n PLATFORMS=linux/$(shell go env GOARCH) CRONCLAVE_RELEASE_KEY=none packaging/release.sh bin/check/$$n || exit; done
 	CRONCLAVE_TEST_INSTALL=1 packaging/systemd-check.sh bin/check/1/*.deb bin/check/2/*.deb
 
-image: ## build the images cronclave:dev (15 MB packed at most) and cronclave:dev-shell from the program in bin, without pulling any
-	$(MAKE) build
-	VERSION=$(VERSION) packaging/image.sh bin/cronclave cronclave:dev
-	VERSION=$(VERSION) packaging/image.sh bin/cronclave cronclave:dev-shell shell
+image: ## load the images cronclave:dev (15 MB packed at most) and cronclave:dev-shell, made of the program here, without pulling any
+	GOOS=linux $(MAKE) build
+	rm -rf bin/image
+	mkdir -p bin/image
+	SOURCE_DATE_EPOCH=$(shell git log -1 --format=%ct) packaging/image.sh bin/image cronclave $(VERSION) linux/$(shell go env GOARCH)=bin/cronclave
+	for kind in '' -shell; do docker load -q -i bin/image/cronclave$$kind.oci.tar && docker tag cronclave:$(VERSION)$$kind-$(shell go env GOARCH) cronclave:dev$$kind || exit; done
 
 image-check: image ## run three replicas of the image on a network, cut one off, and count the runs; then docker compose judges deploy/compose
 	packaging/image-check.sh cronclave:dev-shell cronclave:dev

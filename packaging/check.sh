@@ -51,6 +51,27 @@ for archive in "$dir"/*.tar.gz; do
 	! grep -F pkg:golang/github.com/testcontainers "$sbom" >/dev/null || stop "$sbom has what only tests use"
 done
 
+# What docker load reads, and what the layout has, are the same files.
+for image in "$dir"/*.oci.tar; do
+	read_file() { tar -xOf "$image" "$1"; }
+	[[ $(read_file oci-layout) == *'"imageLayoutVersion"'* ]] || stop "$image is no OCI layout"
+	index=$(read_file index.json | grep -o 'sha256:[0-9a-f]*')
+	platforms=$(read_file "blobs/sha256/${index#sha256:}" | tr -d ' \n' | grep -o '"architecture":"[a-z0-9]*","os":"linux"' | sort | tr -d '\n')
+	expected=$(for archive in "$dir"/*_linux_*.tar.gz; do archive=${archive##*_} && echo "\"architecture\":\"${archive%.tar.gz}\",\"os\":\"linux\""; done | sort | tr -d '\n')
+	[[ $platforms == "$expected" ]] || stop "$image has the platforms $platforms, and the archives $expected"
+	for config in $(read_file manifest.json | grep -o '"Config":"[^"]*"' | cut -d'"' -f4); do
+		read_file "$config" | grep -F '"User":"65532:65532"' >/dev/null || stop "$image runs as another user"
+	done
+	for blob in $(tar -tf "$image" | grep '^blobs/sha256/.'); do
+		echo "${blob##*/}  $blob" >>"$work/blobs"
+	done
+	mkdir "$work/image"
+	tar -xf "$image" -C "$work/image"
+	(cd "$work/image" && sha256sum --quiet -c "$work/blobs")
+	rm -r "$work/image" "$work/blobs"
+done
+echo "check: the images are sound"
+
 # The package of this machine's architecture, unpacked: its program, its pages, its completions, its unit.
 deb=$(ls "$dir"/*_"$(dpkg --print-architecture)".deb) || stop "no deb for this machine"
 dpkg-deb -x "$deb" "$work/root"

@@ -46,7 +46,7 @@ archive() {
 }
 
 echo "release: $version, tools"
-for tool in github.com/goreleaser/nfpm/v2/cmd/nfpm github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod ./manpages; do
+for tool in github.com/goreleaser/nfpm/v2/cmd/nfpm github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod ./manpages ./oci; do
 	go -C packaging build -o "$work/tools/" "$tool"
 done
 native=$(go env GOHOSTOS)/$(go env GOHOSTARCH)
@@ -86,6 +86,10 @@ for platform in $platforms; do
 		ARCH=${platform#*/} VERSION=${version#v} SHARED=$shared "$work/tools/nfpm" package --config packaging/nfpm.yaml --packager "$packager" --target "$out" >/dev/null
 	done
 done
+
+images=()
+for platform in $platforms; do [[ $platform != linux/* ]] || images+=("$platform=$work/bin/cronclave_${platform/\//_}"); done
+((${#images[@]} == 0)) || CRONCLAVE_OCI=$work/tools/oci packaging/image.sh "$out" "$name" "${version#v}" "${images[@]}"
 
 cd "$out"
 sha256sum -- * >"$work/SHA256SUMS"

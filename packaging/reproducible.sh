@@ -19,5 +19,8 @@ modules=$(go env GOMODCACHE) # read-only for a build, and checked against go.sum
 		"$work/another-folder/packaging/release.sh" "$work/second" >/dev/null
 )
 diff -r "$work/first" "$work/second"
+for image in "cronclave_${VERSION#v}.oci.tar" "cronclave_${VERSION#v}-shell.oci.tar"; do
+	[[ -s $work/first/$image && -s $work/second/$image ]] || { echo "reproducible: no image $image" >&2; exit 1; }
+done
 echo "reproducible: $(ls "$work/first" | wc -l) files are equal"
 "$root/packaging/check.sh" "$work/first" "$work/key.pub"
