@@ -11,7 +11,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test test-long test-repeat test-programs test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint golangci vulncheck bench engines fuzz mutants model histories way memory quorum vm browser release release-check systemd-check image image-check chart soak alerts clean
+.PHONY: help build test test-long test-repeat test-programs test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint golangci vulncheck bench engines fuzz mutants model histories way memory quorum vm browser release release-check packages systemd-check image image-check chart soak alerts clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -181,6 +181,10 @@ release: ## build the binaries, packages, images, SBOMs and signed sums of the t
 release-check: ## build a release twice, in two folders, and compare byte for byte; then lintian, rpm and systemd-analyze judge it; root gets them installed
 	CRONCLAVE_TEST_INSTALL=1 packaging/reproducible.sh
 
+packages: ## build the packages and images of this platform once, and check them as release-check does; two minutes, root gets lintian and rpm installed
+	go -C packaging test -count=1 ./...
+	CRONCLAVE_TEST_INSTALL=1 ONCE=1 PLATFORMS=linux/$(shell go env GOARCH) packaging/reproducible.sh
+
 systemd-check: ## install the deb under systemd, in a container: start without Redis, reload, watchdog, upgrade while a job runs, drain, removal; root gets debootstrap installed
 	rm -rf bin/check
 	for n in 1 2; do VERSION=v0.0.$$n PLATFORMS=linux/$(shell go env GOARCH) CRONCLAVE_RELEASE_KEY=none packaging/release.sh bin/check/$$n || exit; done
@@ -196,7 +200,8 @@ image: ## load the images cronclave:dev (15 MB packed at most) and cronclave:dev
 image-check: image ## run three replicas of the image on a network, cut one off, and count the runs; then docker compose judges deploy/compose
 	packaging/image-check.sh cronclave:dev-shell cronclave:dev
 
-chart: build ## lint the Helm chart, decode it by the types of Kubernetes, and judge its pods by Pod Security; UPDATE=-update writes deploy/kubernetes
+chart: build ## vet and lint the Helm chart, decode it by the types of Kubernetes, and judge its pods by Pod Security; UPDATE=-update writes deploy/kubernetes
+	go -C packaging/chart vet .
 	CRONCLAVE_TEST_PROGRAM=$(CURDIR)/bin/cronclave go test -C packaging/chart -count=1 . $(UPDATE)
 
 DURATION := 1h
