@@ -185,10 +185,10 @@ packages: ## build the packages and images of this platform once, and check them
 	go -C packaging test -count=1 ./...
 	CRONCLAVE_TEST_INSTALL=1 ONCE=1 PLATFORMS=linux/$(shell go env GOARCH) packaging/reproducible.sh
 
-systemd-check: ## install the deb under systemd, in a container: start without Redis, reload, watchdog, upgrade while a job runs, drain, removal; root gets debootstrap installed
+systemd-check: ## install the deb under systemd, in a container: start without Redis, reload, watchdog, upgrade while a job runs, drain, drop-ins, removal; WHERE=vm for a machine with cgroup v2, SUITE=trixie
 	rm -rf bin/check
 	for n in 1 2; do VERSION=v0.0.$$n PLATFORMS=linux/$(shell go env GOARCH) CRONCLAVE_RELEASE_KEY=none packaging/release.sh bin/check/$$n || exit; done
-	CRONCLAVE_TEST_INSTALL=1 packaging/systemd-check.sh bin/check/1/*.deb bin/check/2/*.deb
+	CRONCLAVE_TEST_INSTALL=1 packaging/systemd-check.sh bin/check/1/*.deb bin/check/2/*.deb $(WHERE)
 
 image: ## load the images cronclave:dev (15 MB packed at most) and cronclave:dev-shell, made of the program here, without pulling any
 	GOOS=linux $(MAKE) build
