@@ -61,7 +61,7 @@ func TestPromisesAreThose(t *testing.T) {
 	}
 }
 
-// TestSilentServerIsUnreachable: a server that accepts connections and never answers is reported within the bound.
+// TestSilentServerIsUnreachable: a server that accepts connections and never answers is reported. TestDoctorEndsInTime has the bound.
 func TestSilentServerIsUnreachable(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -76,7 +76,7 @@ func TestSilentServerIsUnreachable(t *testing.T) {
 		}
 		d := c.Diagnose(t.Context(), "default")
 		_ = c.Close()
-		if d.Verdict != VerdictUnreachable || d.TookMS > 3*DiagnosisBound.Milliseconds() || len(d.Findings) == 0 || !strings.Contains(d.Findings[0].Message, "no answer within 1.4s") {
+		if d.Verdict != VerdictUnreachable || len(d.Findings) == 0 || !strings.Contains(d.Findings[0].Message, "no answer within 1.4s") {
 			t.Errorf("%s: %+v", url, d)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,8 @@ type subject struct {
 	tag     string   // hash tag of the keys of probes; "" if the server has no slot of its Cluster
 	mayFail bool     // a failover leads clients to an address that the servers announce
 	connect dialFunc // connects to Redis replicas of the server; nil if that is not checked
+	// cleanUntil is the end of the time in which probes may delete their keys.
+	cleanUntil time.Time
 }
 
 // An examination is the result of the checks of a server.
@@ -78,6 +81,8 @@ func (e *examination) note(name, fact string, found ...Finding) {
 
 // examine reads the settings of the server, and probes what a user with these credentials can do.
 func (s *subject) examine(ctx context.Context) (e examination) {
+	end, _ := ctx.Deadline() // a diagnosis has one
+	short := time.Until(end) < settingsTime
 	asking, cancel := context.WithTimeout(ctx, settingsTime)
 	h, err := s.conn.examineServer(asking, s.rdb, s.at)
 	cancel()
@@ -85,13 +90,9 @@ func (s *subject) examine(ctx context.Context) (e examination) {
 	e.server.Keeps = s.keeps
 	var unfit []Finding
 	if err != nil {
-		f := errorFinding(s.conn.explainError(err), []string{e.server.Address})
-		if s.keeps == KeepsLocks && e.server.State == ServerAway {
-			f.Code, f.Promises = "quorum", nil
-		}
-		e.server.Fault, unfit = f.Message, []Finding{f}
+		unfit = []Finding{s.judgeError(err, short && isLate(ctx, err), &e.server)}
 	}
-	if e.server.State == ServerAway {
+	if e.server.isSilent() {
 		e.findings = unfit
 		return e
 	}
@@ -99,6 +100,24 @@ func (s *subject) examine(ctx context.Context) (e examination) {
 	s.measureClock(ctx, &e)
 	s.runProbes(ctx, &e, refused)
 	return e
+}
+
+// judgeError returns the finding about a server that can't be examined, and sets the fault of the server. unknown means that the time of the diagnosis
+// ended first, which happens to the last masters of a large Cluster. Such a server may be sound.
+func (s *subject) judgeError(err error, unknown bool, srv *Server) Finding {
+	f := errorFinding(s.conn.explainError(err), []string{srv.Address})
+	if unknown {
+		srv.State, f.Code, f.Level, f.Promises = ServerNotExamined, "not_examined", LevelUnknown, []string{"P1", "P3", "P5", "P6"}
+		f.Message = fmt.Sprintf("not examined: the %v that doctor takes for all servers ended first; run doctor nearer to Redis, or once the other servers answer", DiagnosisBound)
+	}
+	if s.keeps == KeepsLocks && srv.isSilent() {
+		f.Promises = nil
+		if !unknown {
+			f.Code = "quorum"
+		}
+	}
+	srv.Fault = f.Message
+	return f
 }
 
 // noteSettings adds the checks that need no probe, with the warnings of [Conn.Examine]. It returns the warnings about refused writes, which belong to
@@ -196,7 +215,7 @@ func (s *subject) measureClock(ctx context.Context, e *examination) {
 	for began := time.Now(); len(tooks) < mostCalls && (len(tooks) == 0 || time.Since(began) < longest); {
 		o, took, err := readClock(ctx, s.rdb)
 		if err != nil {
-			e.note(checkClock, hiddenFact, probeFinding(err, "P2"))
+			e.note(checkClock, hiddenFact, probeFinding(ctx, err, "P2"))
 			return
 		}
 		if e.clock == nil || o.ErrorMS < e.clock.ErrorMS {
@@ -219,16 +238,27 @@ func (s *subject) measureClock(ctx context.Context, e *examination) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// probeFinding returns the finding about a probe that failed.
-func probeFinding(err error, promises ...string) Finding {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return Finding{Code: "no_answer", Level: LevelUnknown, Promises: promises, Message: fmt.Sprintf("a check had no answer within %v: %v", probeTime, err)}
+// probeFinding returns the finding about a probe that failed. If only the time was too short, as on a slow network, the server may be sound, so the
+// level is LevelUnknown.
+func probeFinding(ctx context.Context, err error, promises ...string) Finding {
+	if isLate(ctx, err) {
+		return Finding{Code: "no_answer", Level: LevelUnknown, Promises: promises, Message: fmt.Sprintf("a check had no answer within the %v that doctor takes for all checks: %s",
+			DiagnosisBound, printableText(err.Error(), mostText))}
 	}
 	var reply redis.Error
 	if errors.As(err, &reply) {
 		err = reply // without the random names of the probe
 	}
 	return Finding{Code: "check_failed", Level: LevelFault, Promises: promises, Message: printableText(err.Error(), mostText)}
+}
+
+// isLate reports whether a call failed only because its time was up. The error of a connection may precede the end of its context.
+func isLate(ctx context.Context, err error) bool {
+	if isReply(err) {
+		return false
+	}
+	var slow net.Error
+	return ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &slow) && slow.Timeout()
 }
 
 // A probe does what replicas do, and reports what went wrong.
@@ -261,8 +291,8 @@ func (s *subject) runProbes(ctx context.Context, e *examination, refused []Findi
 
 // deleteKey deletes the key of a probe, also after the probe's time limit. If that fails, the key expires.
 func (s *subject) deleteKey(ctx context.Context, key string) {
-	const patience = 100 * time.Millisecond
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	const patience = 250 * time.Millisecond
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(patience, time.Until(s.cleanUntil)))
 	defer cancel()
 	_ = s.rdb.Del(ctx, key).Err() // the key expires soon
 }
@@ -297,7 +327,7 @@ func (s *subject) probeRights(ctx context.Context, srv *Server) (fact string, fo
 	key := s.key()
 	err := s.rdb.Set(ctx, key, "1", keyTime).Err()
 	if err != nil && !isReply(err) {
-		return "no answer", []Finding{probeFinding(err, "P5", "P6")}
+		return noAnswer, []Finding{probeFinding(ctx, err, "P5", "P6")}
 	}
 	if err != nil && !isRefusal(err) {
 		if srv.State == ServerUnfit {
@@ -313,7 +343,7 @@ func (s *subject) probeRights(ctx context.Context, srv *Server) (fact string, fo
 	tried, refused, err := s.tryCommands(ctx, key, err == nil, srv.Version)
 	switch {
 	case err != nil:
-		return "no answer", []Finding{probeFinding(err, "P5", "P6")}
+		return noAnswer, []Finding{probeFinding(ctx, err, "P5", "P6")}
 	case len(refused) == 0:
 		return fmt.Sprintf("all %d commands of user %s", tried, s.rights.User), nil
 	}
@@ -378,6 +408,9 @@ func (s *subject) judgeRefused(refused []string) (Level, []string) {
 	return level, slices.Compact(promises)
 }
 
+// noAnswer is the fact of a check whose time was up.
+const noAnswer = "no answer"
+
 // The facts of checks that were skipped.
 const notTried, notNeeded, hiddenFact = "not tried", "not needed", "hidden"
 
@@ -388,22 +421,28 @@ func (s *subject) probeScripts(ctx context.Context, srv *Server) (string, []Find
 	}
 	locks, err := locking.New(locking.Config{Redis: s.rdb, Prefix: s.prefix, Owner: "doctor", Timeout: probeTime})
 	if err != nil {
-		return "failed", []Finding{probeFinding(err)}
+		return "failed", []Finding{probeFinding(ctx, err)}
 	}
 	defer locks.Close() //nolint:errcheck // it only waits
 	defer s.deleteKey(ctx, s.prefix+"{"+s.tag+"}:fence")
 	fence := locks.Fence(s.tag, locking.ForgetAfter(keyTime))
 	const older, newer = 1, 2
 	all := []string{"P1", "P2", "P3", "P4", "P5"}
-	if err := fence.Pass(ctx, newer); err != nil {
-		f := probeFinding(err, all...)
-		f.Code, f.Message = "scripts", "Redis does not run the scripts of cronclave: "+f.Message
-		return "fail", []Finding{f}
+	if err = fence.Pass(ctx, newer); err == nil {
+		err = fence.Pass(ctx, older)
+		if errors.Is(err, locking.ErrStale) {
+			return "run, and refuse a stale token", nil
+		}
+		if err == nil {
+			return "fail", []Finding{{Code: "scripts", Level: LevelFault, Promises: all, Message: "Redis runs scripts otherwise than Redis 7: a stale token passed a fence"}}
+		}
 	}
-	if err := fence.Pass(ctx, older); !errors.Is(err, locking.ErrStale) {
-		return "fail", []Finding{{Code: "scripts", Level: LevelFault, Promises: all, Message: fmt.Sprintf("Redis runs scripts otherwise than Redis 7: a stale token passed a fence (%v)", err)}}
+	f := probeFinding(ctx, err, all...)
+	if f.Level != LevelFault {
+		return noAnswer, []Finding{f}
 	}
-	return "run, and refuse a stale token", nil
+	f.Code, f.Message = "scripts", "Redis does not run the scripts of cronclave: "+f.Message
+	return "fail", []Finding{f}
 }
 
 // probeMessages subscribes to a channel of the namespace, and waits for a message of its own. In a Cluster since Redis 7, the channel is sharded.
@@ -423,13 +462,16 @@ func (s *subject) probeMessages(ctx context.Context, srv *Server) (string, []Fin
 	if err == nil {
 		err = receiveOnce(ctx, sub)
 	}
-	if err != nil {
-		f := probeFinding(err, "P1")
-		f.Code, f.Level = "messages", LevelFault
-		f.Message = "messages do not arrive. Replicas do not observe the grants of others, and nobody remembers these if Redis loses its data: " + f.Message
-		return "do not arrive", []Finding{f}
+	if err == nil {
+		return fact, nil
 	}
-	return fact, nil
+	f := probeFinding(ctx, err, "P1")
+	if f.Level != LevelFault {
+		return noAnswer, []Finding{f}
+	}
+	f.Code = "messages"
+	f.Message = "messages do not arrive. Replicas do not observe the grants of others, and nobody remembers these if Redis loses its data: " + f.Message
+	return "do not arrive", []Finding{f}
 }
 
 // receiveOnce waits for the next message, or the confirmation of the subscription, until ctx ends.
@@ -462,7 +504,7 @@ func (s *subject) probeAcks(ctx context.Context, srv *Server) (string, []Finding
 	n, failed := got.Int()
 	switch {
 	case err != nil || failed != nil:
-		return "failed", []Finding{probeFinding(cmp.Or(err, failed), "P5")}
+		return "failed", []Finding{probeFinding(ctx, cmp.Or(failed, err), "P5")}
 	case n < acked && srv.Replicas != nil && *srv.Replicas >= int64(acked):
 		return fmt.Sprintf("%d replicas within %v", n, limit), []Finding{{Code: "not_acknowledged", Level: LevelFault, Promises: []string{"P5"},
 			Message: fmt.Sprintf("%d of its own replicas acknowledge a write within %v, and [redis].acked_replicas is %d: nothing is granted or renewed; look at the replication, or raise ack_timeout", n, limit, acked)}}
@@ -507,7 +549,11 @@ func (s *subject) probeCopy(ctx context.Context, addr string) []Finding {
 	rdb := redis.NewClient(singleOptions(config.RedisURL{Addrs: []string{addr}}, s.connect))
 	defer rdb.Close() //nolint:errcheck // nothing is under way
 	theirs, _, err := readClock(ctx, rdb)
-	if err != nil {
+	switch {
+	case err != nil && isLate(ctx, err):
+		return []Finding{{Code: "address", Level: LevelUnknown, Promises: []string{"P5"},
+			Message: fmt.Sprintf("the master announces its replica at %s, which gave this machine no answer within the time of the check; a failover to an address that this machine can't use would stop its work: connect to it from here (%v)", addr, TroubleOf(err).Because(err))}}
+	case err != nil:
 		return []Finding{{Code: "address", Level: LevelFault, Promises: []string{"P5"},
 			Message: fmt.Sprintf("the master announces its replica at %s, where this machine can't use it, so a failover to it would stop this machine's work: %v; set replica-announce-ip and its users (Redis does not replicate them)", addr, TroubleOf(err).Because(err))}}
 	}
