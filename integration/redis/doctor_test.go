@@ -185,6 +185,27 @@ func TestDoctorOnASlowNetwork(t *testing.T) {
 	}
 }
 
+// A user or a server without WAIT is no fault, unless [redis].acked_replicas needs it.
+func TestDoctorNeedsNoWait(t *testing.T) {
+	t.Parallel()
+	program := harness.MustProgram(t)
+	s := harness.StartFrom(t, program, harness.Persistent)
+	host, port, _ := strings.Cut(s.Instance.Addr(), ":")
+	harness.StartFrom(t, program, append(slices.Clone(harness.Persistent), "--replicaof", host, port))
+	harness.Eventually(t, harness.Soon, "replica", func() bool {
+		return strings.Contains(s.Client.Info(t.Context(), "replication").Val(), "state=online")
+	})
+	u := newUser(t, harness.NewClusterOn(t, s, harness.OneJob), "patient")
+	u.grant(t, "patient ~cronclave:it:* &cronclave:it:* +@all -wait")
+	d := diagnosis(t, 1, u.URL)
+	wantBroken(t, d, "P1 P3", "unacknowledged")
+	for _, c := range d.Servers[0].Checks {
+		if c.Name == "WAIT" && (c.Level != redisconn.LevelSkipped || c.Fact != "refused, not needed") {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
 // A Redis whose clock is an hour ahead is found.
 func TestDoctorReadsTheClock(t *testing.T) {
 	t.Parallel()

@@ -66,7 +66,7 @@ func (s *subject) key() string { return s.prefix + "{" + s.tag + "}:probe" }
 // note adds a check with its findings.
 func (e *examination) note(name, fact string, found ...Finding) {
 	level := LevelOK
-	if fact == notTried || fact == notNeeded || fact == hiddenFact {
+	if fact == notTried || fact == notNeeded || fact == refusedFact || fact == hiddenFact {
 		level = LevelSkipped
 	}
 	for i := range found {
@@ -412,7 +412,7 @@ func (s *subject) judgeRefused(refused []string) (Level, []string) {
 const noAnswer = "no answer"
 
 // The facts of checks that were skipped.
-const notTried, notNeeded, hiddenFact = "not tried", "not needed", "hidden"
+const notTried, notNeeded, refusedFact, hiddenFact = "not tried", "not needed", "refused, not needed", "hidden"
 
 // probeScripts lets the script of fences record a token and refuse a smaller one, as it must after a lost lease.
 func (s *subject) probeScripts(ctx context.Context, srv *Server) (string, []Finding) {
@@ -483,7 +483,8 @@ func receiveOnce(ctx context.Context, sub *redis.PubSub) error {
 	return nil
 }
 
-// probeAcks writes, and counts the Redis replicas that acknowledge the write within [redis].ack_timeout.
+// probeAcks writes, and counts the Redis replicas that acknowledge the write within [redis].ack_timeout. Without [redis].acked_replicas, replicas do not
+// send WAIT, so a server may lack or refuse it.
 func (s *subject) probeAcks(ctx context.Context, srv *Server) (string, []Finding) {
 	acked := s.conn.acked
 	switch {
@@ -503,6 +504,10 @@ func (s *subject) probeAcks(ctx context.Context, srv *Server) (string, []Finding
 	})
 	n, failed := got.Int()
 	switch {
+	case failed != nil && acked == 0 && isReply(failed):
+		return refusedFact, nil
+	case (err != nil || failed != nil) && acked == 0:
+		return notTried, nil
 	case err != nil || failed != nil:
 		return "failed", []Finding{probeFinding(ctx, cmp.Or(failed, err), "P5")}
 	case n < acked && srv.Replicas != nil && *srv.Replicas >= int64(acked):

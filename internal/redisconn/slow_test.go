@@ -205,6 +205,26 @@ func TestAddressWithoutAnAnswerIsUnknown(t *testing.T) {
 	}
 }
 
+// TestWaitIsNotNeeded without [redis].acked_replicas: replicas do not send it, and some servers and users do not have it.
+func TestWaitIsNotNeeded(t *testing.T) {
+	t.Parallel()
+	for acked, want := range map[int]struct {
+		holds Holds
+		level Level
+	}{0: {HoldsYes, LevelSkipped}, 1: {HoldsNo, LevelFault}} {
+		synctest.Test(t, func(t *testing.T) {
+			c := startSlow(t, &slowServer{replies: -1, refused: "WAIT", copy: "slave0:ip=10.0.0.6,port=6379,state=online,offset=1,lag=0\r\n"})
+			c.acked = acked
+			d := c.Diagnose(t.Context(), "default")
+			checks := d.Servers[0].Checks
+			i := slices.IndexFunc(checks, func(k Check) bool { return k.Name == checkAcks })
+			if checks[i].Level != want.level || d.Promises[4].Holds != want.holds {
+				t.Errorf("with %d acked replicas: %+v, %+v\n%+v", acked, checks[i], d.Promises[4], d.Findings)
+			}
+		})
+	}
+}
+
 // TestLateServersAreNotExamined: the servers of a large Cluster share the time of doctor. One that had less than its own time is not called unreachable.
 func TestLateServersAreNotExamined(t *testing.T) {
 	t.Parallel()
