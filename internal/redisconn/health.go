@@ -350,7 +350,7 @@ func isFull(info map[string]string) bool {
 func (s Server) isAnswering() bool { return s.State == ServerUp || s.State == ServerReadOnly }
 
 // isSilent reports whether nothing is known about a server.
-func (s Server) isSilent() bool { return s.State == ServerAway || s.State == ServerNotExamined }
+func (s Server) isSilent() bool { return s.State == ServerAway || s.State == serverNotExamined }
 
 func (h *Health) warnHidden() {
 	h.addWarning("settings_hidden", "Redis hides its settings: make sure that maxmemory-policy is noeviction and that appendonly is on")

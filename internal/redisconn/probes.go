@@ -107,7 +107,7 @@ func (s *subject) examine(ctx context.Context) (e examination) {
 func (s *subject) judgeError(err error, unknown bool, srv *Server) Finding {
 	f := errorFinding(s.conn.explainError(err), []string{srv.Address})
 	if unknown {
-		srv.State, f.Code, f.Level, f.Promises = ServerNotExamined, "not_examined", LevelUnknown, []string{"P1", "P3", "P5", "P6"}
+		srv.State, f.Code, f.Level, f.Promises = serverNotExamined, "not_examined", LevelUnknown, []string{"P1", "P3", "P5", "P6"}
 		f.Message = fmt.Sprintf("not examined: the %v that doctor takes for all servers ended first; run doctor nearer to Redis, or once the other servers answer", DiagnosisBound)
 	}
 	if s.keeps == KeepsLocks && srv.isSilent() {

@@ -64,8 +64,8 @@ const (
 	ServerAway     ServerState = "away"      // the server does not answer as a master
 	ServerReadOnly ServerState = "read-only" // the server answers but refuses writes
 	ServerUnfit    ServerState = "unfit"     // the server answers but can't coordinate: see ErrUnfit
-	// ServerNotExamined means that a [Diagnosis] ended before the server was examined.
-	ServerNotExamined ServerState = "not examined"
+	// serverNotExamined means that a [Diagnosis] ended before the server was examined.
+	serverNotExamined ServerState = "not examined"
 )
 
 // ErrUnfit means that cronclave can't use this Redis for locks: its version, its role or its settings do not allow it.

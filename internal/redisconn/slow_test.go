@@ -247,7 +247,7 @@ func TestLateServersAreNotExamined(t *testing.T) {
 		for i, r := range results {
 			want, level, code := ServerAway, LevelFault, "unreachable"
 			if i >= mostAtOnce {
-				want, level, code = ServerNotExamined, LevelUnknown, "not_examined"
+				want, level, code = serverNotExamined, LevelUnknown, "not_examined"
 			}
 			if f := r.findings[0]; r.server.State != want || f.Level != level || f.Code != code || (i >= mostAtOnce) != strings.Contains(f.Message, "not examined") {
 				t.Errorf("server %d: %+v %+v", i, r.server, r.findings)
