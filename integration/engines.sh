@@ -3,7 +3,7 @@
 #
 #	integration/engines.sh [--doctor] ENGINE...
 #
-# With --doctor it runs no tests. The judgements of packages of Debian become the table of docs/engines.md.
+# With --doctor it runs no tests. The judgements of packages of Debian, and the tests that passed, become the tables of docs/engines.md.
 #
 # An ENGINE is the absolute path of a redis-server or valkey-server, or a package of Debian: SUITE:redis or SUITE:valkey. Packages are unpacked into
 # bin/engines, and the logs are there too. The tests check the name and version of each server, so that no other server is tested by mistake. The script
@@ -24,9 +24,14 @@ cd "$(dirname "$0")/.."
 : "${1:?usage: engines.sh ENGINE...}"
 mkdir -p bin/engines
 
-# RACE is -race, or empty.
-real='TestLockingOnRealRedis TestJournalOnRealRedis TestPrintedRights TestRightsOnOtherServers TestStatusShowsRedisAndLoad TestOnSentinel TestSentinelFailover TestOnCluster TestResharding
-	TestOnQuorum TestQuorumLosesNodes TestReplyOfAGrantIsLost TestDoctorFindsFaults TestDoctorJudgesRights'
+# The tests of each kind of deployment: first the suites of locks and journal, then what happens to the servers while replicas run jobs on them. engine
+# are tests of a single server, too, but in another package. docs/engines.md says what they are. RACE is -race, or empty.
+kinds='single sentinel cluster quorum'
+single='TestLockingOnRealRedis TestJournalOnRealRedis TestPrintedRights TestRightsOnOtherServers TestStatusShowsRedisAndLoad TestDoctorFindsFaults TestDoctorJudgesRights
+	TestReplyOfAGrantIsLost TestRedisKilledWithItsMemoryKept TestRedisKilledWithItsMemoryLost'
+sentinel='TestOnSentinel TestSentinelFailover TestMastersAreKilledOneAfterTheOther'
+cluster='TestOnCluster TestResharding TestForgottenNodeIsKnownAgainWithoutATick'
+quorum='TestOnQuorum TestQuorumLosesNodes TestQuorumWithoutAMajority'
 engine='TestConformanceOfRedis TestScriptsAgreeWithTheModel'
 
 pattern() { echo "^($(echo $* | tr ' ' '|'))\$"; }
@@ -44,6 +49,13 @@ tested() {
 	[ "$passed" -eq "$wanted" ] || { echo "FAILED: $passed of $wanted tests passed:" $names; failed=1; }
 	[ $failed -eq 0 ] || echo "the whole output: $log"
 	return $failed
+}
+
+# record adds the result of each test to a file, as lines such as "cluster TestResharding passed": record FILE KIND LOG NAMES.
+record() {
+	for test in $4; do
+		if grep -q "^--- PASS: $test " "$3"; then echo "$2 $test passed"; else echo "$2 $test failed"; fi
+	done >>"$1"
 }
 
 # stop ends the server of scripts, if there is one.
@@ -113,12 +125,20 @@ for each; do
 	echo "== $each: $name =="
 	logs=$PWD/bin/engines/$(echo "$name" | tr ' ' -)
 	case $each in
-	/*) judged "$logs-doctor.json" || status=1 ;;
-	*) judged "bin/engines/judged/$each.json" || status=1 ;;
+	/*) judgement=$logs-doctor.json results=$logs.tests ;;
+	*) judgement=bin/engines/judged/$each.json results=bin/engines/judged/$each.tests ;;
 	esac
+	judged "$judgement" || status=1
 	$tests || continue
+	rm -f "$results"
 	scripts "$logs-scripts.log" || status=1
-	tested "$logs.log" integration ./redis "$real" || status=1
+	record "$results" single "$logs-scripts.log" "$engine"
+	for kind in $kinds; do
+		eval "names=\$$kind"
+		echo "-- $kind --"
+		tested "$logs-$kind.log" integration ./redis "$names" || status=1
+		record "$results" "$kind" "$logs-$kind.log" "$names"
+	done
 done
 CRONCLAVE_ENGINES=$PWD/bin/engines/judged go test -vet=off -count=1 -run '^TestEngines$' ./internal/redisconn -update || status=1
 exit $status

@@ -2,6 +2,9 @@ package redisconn
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,23 +18,34 @@ import (
 // judgedChecks are the checks of doctor in the table of docs/engines.md: those that depend on the engine and not on the machine.
 var judgedChecks = []string{checkVersion, checkRights, checkScripts, checkMessages}
 
+// testedKinds are the kinds of deployment whose tests `make engines` runs.
+var testedKinds = []Kind{KindSingle, KindSentinel, KindCluster, KindQuorum}
+
 const judgedFile = "testdata/engines.json"
 
-// TestEngines holds the table of docs/engines.md against the judgements in testdata. `make engines` sets CRONCLAVE_ENGINES to the folder of new
-// judgements, which -update adds.
+// A judged is what `make engines` found out about a package of Debian.
+type judged struct {
+	Facts  map[string]string `json:"facts"`            // by check
+	Passed map[Kind][]string `json:"passed,omitempty"` // names of tests
+	Failed map[Kind][]string `json:"failed,omitempty"`
+}
+
+// TestEngines holds the tables of docs/engines.md against the results in testdata. `make engines` sets CRONCLAVE_ENGINES to the folder of new
+// judgements and results of tests, which -update adds.
 func TestEngines(t *testing.T) {
 	t.Parallel()
-	judged := map[string]map[string]string{} // facts by package and check
-	readJSON(t, judgedFile, &judged)
+	all := map[string]judged{} // by package
+	readJSON(t, judgedFile, &all)
 	found, err := filepath.Glob(filepath.Join(os.Getenv("CRONCLAVE_ENGINES"), "*:*.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if *update {
 		for _, path := range found {
-			judged[strings.TrimSuffix(filepath.Base(path), ".json")] = judgedFacts(t, path)
+			name := strings.TrimSuffix(filepath.Base(path), ".json")
+			all[name] = mergeJudged(all[name], readJudged(t, path))
 		}
-		text, err := json.MarshalIndent(judged, "", "  ")
+		text, err := json.MarshalIndent(all, "", "  ")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,16 +53,66 @@ func TestEngines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var rows [][]string
-	for _, name := range slices.Sorted(maps.Keys(judged)) {
-		row := []string{"`" + name + "`"}
+	var facts, tests [][]string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fact, result := []string{"`" + name + "`"}, []string{"`" + name + "`", all[name].Facts[checkVersion]}
 		for _, check := range judgedChecks {
-			row = append(row, judged[name][check])
+			fact = append(fact, all[name].Facts[check])
 		}
-		rows = append(rows, append(row, judged[name]["promises"]))
+		for _, kind := range testedKinds {
+			result = append(result, all[name].result(kind))
+		}
+		facts, tests = append(facts, append(fact, all[name].Facts["promises"])), append(tests, result)
 	}
-	parts := map[string]string{"engines": testtier.Table(t, append(append([]string{"package"}, judgedChecks...), "promises"), rows)}
+	parts := map[string]string{
+		"engines": testtier.Table(t, append(append([]string{"package"}, judgedChecks...), "promises"), facts),
+		"tests":   testtier.Table(t, []string{"package", "version", "single", "Sentinel", "Cluster", "quorum"}, tests),
+	}
 	testtier.SyncPage(t, "engines.md", "redis", parts, *update)
+}
+
+// result returns the cell of a kind of deployment.
+func (j judged) result(kind Kind) string {
+	passed, failed := len(j.Passed[kind]), len(j.Failed[kind])
+	switch {
+	case failed > 0:
+		return fmt.Sprintf("%d of %d passed", passed, passed+failed)
+	case passed > 0:
+		return fmt.Sprintf("%d passed", passed)
+	}
+	return "not run"
+}
+
+// mergeJudged returns the new result for a package. If only doctor ran, the results of the tests stay, but not for another version.
+func mergeJudged(old, found judged) judged {
+	if found.Passed == nil && found.Failed == nil && old.Facts[checkVersion] == found.Facts[checkVersion] {
+		found.Passed, found.Failed = old.Passed, old.Failed
+	}
+	return found
+}
+
+// TestTestsOfAnotherVersionAreDropped, because the tables would claim that the new version passed them.
+func TestTestsOfAnotherVersionAreDropped(t *testing.T) {
+	t.Parallel()
+	of := func(version string, tests ...string) judged {
+		j := judged{Facts: map[string]string{checkVersion: version}}
+		if len(tests) > 0 {
+			j.Passed = map[Kind][]string{KindSingle: tests}
+		}
+		return j
+	}
+	for _, tc := range []struct {
+		old, found judged
+		want       string
+	}{
+		{of("redis 7", "TestA", "TestB"), of("redis 7"), "2 passed"}, {of("redis 7", "TestA"), of("redis 8"), "not run"},
+		{of("redis 7", "TestA", "TestB"), of("redis 7", "TestA"), "1 passed"}, {judged{}, of("redis 8", "TestA"), "1 passed"},
+		{of("redis 7", "TestA"), judged{Failed: map[Kind][]string{KindSingle: {"TestA"}}}, "0 of 1 passed"},
+	} {
+		if got := mergeJudged(tc.old, tc.found).result(KindSingle); got != tc.want {
+			t.Errorf("%+v then %+v: %q, want %q", tc.old, tc.found, got, tc.want)
+		}
+	}
 }
 
 func readJSON(t *testing.T, path string, to any) {
@@ -60,6 +124,31 @@ func readJSON(t *testing.T, path string, to any) {
 	if err := json.Unmarshal(text, to); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
+}
+
+// readJudged returns the judgement in a file of doctor, with the results of the tests from the file beside it. That file is missing if no tests ran.
+func readJudged(t *testing.T, path string) judged {
+	t.Helper()
+	j := judged{Facts: judgedFacts(t, path)}
+	text, err := os.ReadFile(strings.TrimSuffix(path, ".json") + ".tests")
+	if errors.Is(err, fs.ErrNotExist) {
+		return j
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	j.Passed, j.Failed = map[Kind][]string{}, map[Kind][]string{}
+	for line := range strings.Lines(string(text)) { // such as "cluster TestResharding passed"
+		words := strings.Fields(line)
+		if len(words) != 3 || !slices.Contains(testedKinds, Kind(words[0])) {
+			t.Fatalf("%s: %q", path, line)
+		}
+		of := j.Failed
+		if words[2] == "passed" {
+			of = j.Passed
+		}
+		of[Kind(words[0])] = append(of[Kind(words[0])], words[1])
+	}
+	return j
 }
 
 // judgedFacts returns what the table says about a judgement.
