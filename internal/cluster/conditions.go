@@ -91,8 +91,8 @@ func keepDamage(damage *multierr.List, err error) error {
 	return err
 }
 
-// UsualDuration returns the median of durations. It is unknown if there are only few of them.
-func UsualDuration(took []time.Duration) (usual time.Duration, known bool) {
+// usualDuration returns the median of durations. It is unknown if there are only few of them.
+func usualDuration(took []time.Duration) (usual time.Duration, known bool) {
 	if len(took) < enoughRuns {
 		return 0, false
 	}
@@ -161,7 +161,7 @@ func slowRun(info journal.JobInfo, e Evidence, now time.Time) (c Condition, slow
 		return c, false
 	}
 	r := slices.MinFunc(runs, func(a, b journal.Record) int { return a.Started.Compare(b.Started) })
-	usual, known := UsualDuration(e.Took)
+	usual, known := usualDuration(e.Took)
 	limit := millis(info.WarnAfterMS)
 	if limit == 0 {
 		if !known {

@@ -146,13 +146,13 @@ func (o *Operator) Recent(ctx context.Context, jobs []string) (map[string][]jour
 	return recent, nil
 }
 
-// Usual reads the usual duration of a job: see [UsualDuration]. Damaged data counts as unknown.
+// Usual reads the usual duration of a job, the median of its newest runs that ended ok. Damaged data counts as unknown.
 func (o *Operator) Usual(ctx context.Context, job string) (usual time.Duration, known bool, err error) {
 	took, err := o.journal.Durations(ctx, []string{job})
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return 0, false, o.historyError(err)
 	}
-	usual, known = UsualDuration(took[job])
+	usual, known = usualDuration(took[job])
 	return usual, known, nil
 }
 

@@ -263,7 +263,7 @@ func (r *statusReader) addConditions(ctx context.Context) error {
 	for i := range r.status.Jobs {
 		j := &r.status.Jobs[i]
 		j.Conditions = ConditionsOf(r.Zones(), r.jobs, r.jobs[i], evidence, r.status.Now)
-		if usual, known := UsualDuration(evidence[j.Name].Took); known {
+		if usual, known := usualDuration(evidence[j.Name].Took); known {
 			j.UsualMS = new(usual.Milliseconds())
 		}
 	}

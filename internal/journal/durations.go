@@ -13,30 +13,18 @@ import (
 	"github.com/cronclave/cronclave/internal/multierr"
 )
 
-// KeptDurations is the number of runs whose durations are kept, apart from the records of the job. Skipped ticks do not displace them.
-const KeptDurations = 10
+// keptDurations is the number of runs whose durations are kept, apart from the records of the job. Skipped ticks do not displace them. The key is a sorted set of
+// these runs by their end. A member is the end of the run in microseconds, "|", and its duration in milliseconds. So a repeated write changes nothing.
+const keptDurations = 10
 
-// The key of the durations is a sorted set of the newest runs that ended ok, by their end. A member is the end of the run in microseconds, "|", and its duration
-// in milliseconds. So a repeated write changes nothing, and the members are short.
-
-func (h *history) queueDuration(ctx context.Context, p redis.Pipeliner, r *Record) {
-	if r.DurationMS == nil {
-		return
-	}
-	key, at := h.jobKey(r.Job, "took"), momentOf(r).UnixMicro()
-	p.ZAdd(ctx, key, redis.Z{Score: float64(at), Member: fmt.Sprintf("%d|%d", at, *r.DurationMS)})
-	p.ZRemRangeByRank(ctx, key, 0, -1-KeptDurations)
-	p.PExpire(ctx, key, h.factsAge)
-}
-
-// Durations returns the durations of the newest runs of jobs that ended ok, at most [KeptDurations] per job, from old to new. Jobs without such a run are not in
+// Durations returns the durations of the newest runs of jobs that ended ok, at most ten per job, from old to new. Jobs without such a run are not in
 // the map. It returns errors like Runs.
 func (h *history) Durations(ctx context.Context, jobs []string) (map[string][]time.Duration, error) {
 	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
 	durations := map[string][]time.Duration{}
 	damaged, err := pipelineEach(ctx, h.namespace, jobs, maxBatch, func(p redis.Pipeliner, job string) *redis.StringSliceCmd {
-		return p.ZRange(ctx, h.jobKey(job, "took"), -KeptDurations, -1)
+		return p.ZRange(ctx, h.jobKey(job, "took"), -keptDurations, -1)
 	}, func(job string, members *redis.StringSliceCmd) error {
 		for _, text := range members.Val() {
 			_, took, _ := strings.Cut(text, "|")

@@ -67,7 +67,7 @@
 //
 // (a batch with n new records of one job counts as n writers). Reading never returns more than Runs records, or a record older than MaxAge. Output is stored
 // in blocks of Config.MaxBytes/(8 x Runs) bytes, at least 256, and trimmed to MaxBytes with each write. The oldest blocks are removed first, so a part of the
-// oldest output may remain. All keys of a job expire MaxAge after its last record, but its streak and its durations after FactsAge, if that is longer: the last
+// oldest output may remain. All keys of a job expire MaxAge after its last record, but its streak and its durations after 400 days, if that is longer: the last
 // success of a monthly job must be known for longer than its records.
 //
 // MaxRunID and MaxText limit the strings of a record, and so its size. Measured on Redis 7.0 with MEMORY USAGE after 10^5 runs (TestMemory), in bytes; the
@@ -98,9 +98,9 @@ const (
 	DefaultTimeout  = 2 * time.Second
 )
 
-// FactsAge is the least time for which the last success of a job is known after its last record, whatever Config.MaxAge. It exceeds a year, so that it suffices
+// leastFactsAge is the least time for which the last success of a job is known after its last record, whatever Config.MaxAge. It exceeds a year, so that it suffices
 // for a yearly job and for the longest stale_after.
-const FactsAge = 400 * 24 * time.Hour
+const leastFactsAge = 400 * 24 * time.Hour
 
 // Config configures a [Journal]. Replicas of one namespace should have the same limits. Otherwise, each replica applies its own limits when it writes.
 type Config struct {
@@ -145,7 +145,7 @@ func New(cfg Config) (*Journal, error) {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	n := &namespace{redis: cfg.Redis, prefix: "cronclave:" + cfg.Namespace + ":", timeout: cfg.Timeout}
-	h := &history{namespace: n, runs: cfg.Runs, maxAge: cfg.MaxAge, factsAge: max(cfg.MaxAge, FactsAge), blocks: blocksOf(cfg.MaxBytes, cfg.Runs), first: cfg.First, posts: cfg.Posts,
+	h := &history{namespace: n, runs: cfg.Runs, maxAge: cfg.MaxAge, factsAge: max(cfg.MaxAge, leastFactsAge), blocks: blocksOf(cfg.MaxBytes, cfg.Runs), first: cfg.First, posts: cfg.Posts,
 		excess: map[string][]string{}, unsure: map[string]bool{}}
 	_, h.cluster = cfg.Redis.(*redis.ClusterClient)
 	return &Journal{n, h, registry{n}, descriptions{n}, requestList{n}, liveOutput{n}, auditLog{n}, sessionList{n}, lockUses{n}, incidentList{n}, notifications{n}}, nil

@@ -150,7 +150,11 @@ func (h *history) queueStreak(ctx context.Context, p redis.Pipeliner, w *jobWrit
 		p.ZRem(ctx, key, r.RunID) // another replica may have recorded the run as abandoned
 		p.ZRemRangeByScore(ctx, key, "-inf", formatNumber(momentOf(&r.Record).UnixMicro()))
 		p.ZAddGT(ctx, key, redis.Z{Score: at, Member: memberOK})
-		h.queueDuration(ctx, p, &r.Record)
+		if took := h.jobKey(w.job, "took"); r.DurationMS != nil {
+			p.ZAdd(ctx, took, redis.Z{Score: at, Member: fmt.Sprintf("%.0f|%d", at, *r.DurationMS)})
+			p.ZRemRangeByRank(ctx, took, 0, -1-keptDurations)
+			p.PExpire(ctx, took, h.factsAge)
+		}
 	default:
 		p.ZRem(ctx, key, r.RunID) // as above
 		p.ZAddLT(ctx, key, redis.Z{Score: at, Member: memberOther})

@@ -239,11 +239,11 @@ func durations(s *suite) {
 	if err != nil || !reflect.DeepEqual(got, map[string][]time.Duration{"a": want}) {
 		s.Errorf("%v, %v", err, got)
 	}
-	if n := s.client.ZCard(s.ctx, s.key("a", "took")).Val(); n != journal.KeptDurations {
+	if n := s.client.ZCard(s.ctx, s.key("a", "took")).Val(); n != 10 {
 		s.Errorf("%d durations are stored", n)
 	}
 	for _, name := range []string{"took", "streak"} {
-		if ttl := s.client.PTTL(s.ctx, s.key("a", name)).Val(); ttl <= 366*24*time.Hour || ttl > journal.FactsAge {
+		if ttl := s.client.PTTL(s.ctx, s.key("a", name)).Val(); ttl <= 366*24*time.Hour || ttl > 400*24*time.Hour {
 			s.Errorf("%s is kept for %v", name, ttl)
 		}
 	}
