@@ -8,8 +8,10 @@ import (
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
-// A File is one input.
+// A File is one input. Its name is its path, or "stdin".
 type File struct{ Name, Text string }
+
+const stdin = "stdin"
 
 // Options configure [Convert].
 type Options struct {

@@ -25,7 +25,12 @@ func readCrontabs(c *conversion, files []File) {
 			c.refuseFile(f.Name, "a table of fcron has a syntax of its own: write its jobs by hand")
 			continue
 		}
-		t := &crontab{conversion: c, name: f.Name, system: c.isSystem(f)}
+		system, err := c.isSystem(f)
+		if err != nil {
+			c.refuseFile(f.Name, "%v", err)
+			continue
+		}
+		t := &crontab{conversion: c, name: f.Name, system: system}
 		if m := spoolPath.FindStringSubmatch(filepath.ToSlash(f.Name)); m != nil && c.System == nil {
 			t.owner, t.system = m[1], false
 		}
@@ -46,54 +51,96 @@ type numbered struct {
 	unfinished bool
 }
 
+// joinLines returns the lines that are neither empty nor comments. In busybox, a backslash at the end joins a line with the next, also in a comment.
 func (t *crontab) joinLines(text string) (lines []numbered) {
-	n := 0
+	n, start, joined := 0, 0, ""
 	for line := range strings.Lines(text) {
-		n++
-		bare := strings.TrimRight(strings.TrimSuffix(line, "\n"), "\r")
-		if trimmed := strings.TrimLeft(bare, " \t"); trimmed != "" && trimmed[0] != '#' {
-			lines = append(lines, numbered{trimmed, n, !strings.HasSuffix(line, "\n")})
+		if n++; joined == "" {
+			start = n
 		}
+		bare, finished := strings.CutSuffix(line, "\n")
+		if rest, continued := strings.CutSuffix(bare, `\`); continued && finished && t.Dialect == "busybox" {
+			joined += rest
+			continue
+		}
+		bare = strings.TrimLeft(joined+strings.TrimRight(bare, "\r"), " \t")
+		if joined = ""; bare != "" && bare[0] != '#' {
+			lines = append(lines, numbered{bare, start, !finished})
+		}
+	}
+	if bare := strings.TrimLeft(joined, " \t"); bare != "" && bare[0] != '#' {
+		lines = append(lines, numbered{bare, start, false})
 	}
 	return lines
 }
 
 var (
 	spoolPath  = regexp.MustCompile(`/(?:cron/crontabs|spool/cron|cron/tabs)/([A-Za-z0-9_][A-Za-z0-9_-]*)$`)
-	systemPath = regexp.MustCompile(`(^|/)(etc/crontab|(etc/)?cron\.d/[^/]+|debian/([^/]+\.)?cron\.d)$`)
-	usualUsers = regexp.MustCompile(`^(root|www-data|nobody|daemon|apache|nginx|http|postgres|mysql|ubuntu|debian|backup|news|uucp|list|mail|operator|app|node)$`)
+	systemPath = regexp.MustCompile(`^/etc/crontab$|(^|/)(cron\.d/[^/]+|debian/([^/]+\.)?cron\.d)$`)
+	sureUsers  = regexp.MustCompile(`^(root|www-data|nobody|ubuntu|debian|apache)$`)
+	// sharedNames has names of users that are also names of programs.
+	sharedNames = regexp.MustCompile(`^(daemon|nginx|http|postgres|mysql|backup|news|uucp|list|mail|operator|app|node)$`)
+	userName    = regexp.MustCompile(`^[a-z_][a-z0-9_-]*$`)
+	programName = regexp.MustCompile(`^(.*bin/[^/]+|bash|sh|zsh|dash|ksh|python[0-9.]*|php[0-9.]*|perl|ruby|node)$`)
 )
 
-// isSystem reports whether the lines of a file have a field for the user: by the options, by the path, or because each line names a usual user.
-func (c *conversion) isSystem(f File) bool {
-	if c.System != nil {
-		return *c.System
+// A userWord says how likely it is that the word before a command is a user.
+type userWord int
+
+const (
+	noUser        userWord = iota
+	userOrProgram          // a name of a user and of a program
+	likelyUser             // a word before the name of a program
+	sureUser               // a name of a user that is no program's
+	userWords
+)
+
+// isSystem reports whether the lines of a file have a field for the user: by the options, by the path, or because each line names a user. It returns an error
+// if the file may be either.
+func (c *conversion) isSystem(f File) (bool, error) {
+	switch {
+	case c.System != nil:
+		return *c.System, nil
+	case systemPath.MatchString(filepath.ToSlash(f.Name)):
+		return true, nil
+	case c.Dialect == "busybox", c.Dialect == "supercronic":
+		return false, nil
 	}
-	if systemPath.MatchString(filepath.ToSlash(f.Name)) {
-		return true
-	}
-	if c.Dialect == "busybox" || c.Dialect == "supercronic" {
-		return false
-	}
-	lines := 0
+	var lines [userWords]int
 	for line := range strings.Lines(f.Text) {
 		words := strings.Fields(line)
-		if len(words) == 0 || strings.HasPrefix(words[0], "#") || isAssignment(line) {
-			continue
+		if len(words) > 0 && !strings.HasPrefix(words[0], "#") && !isAssignment(line) {
+			lines[userWordOf(words, strings.HasSuffix(f.Name, "etc/crontab"))]++
 		}
-		at := fieldCount - 1
-		if strings.HasPrefix(words[0], "@") {
-			at = 1
-		}
-		if len(words) < at+2 || !usualUsers.MatchString(words[at]) {
-			return false
-		}
-		lines++
 	}
-	if lines > 0 {
+	switch {
+	case lines[sureUser] == 0 && lines[likelyUser] == 0 && (lines[userOrProgram] == 0 || lines[noUser] > 0):
+		return false, nil
+	case lines[sureUser] > 0 && lines[noUser] == 0 && f.Name != stdin:
 		c.warn("%s is read as a system crontab, because each line names a user; --system=false reads it as a user's", f.Name)
+		return true, nil
 	}
-	return lines > 0
+	return false, errors.New("a word before a command may be a user: write --system if it is, and --system=false if it is part of the command")
+}
+
+// userWordOf judges the words of a line. perhapsSystem is for a file whose name is that of a system crontab.
+func userWordOf(words []string, perhapsSystem bool) userWord {
+	at := fieldCount - 1
+	if strings.HasPrefix(words[0], "@") {
+		at = 1
+	}
+	if len(words) <= at+1 || strings.HasPrefix(words[at+1], "-") { // no command begins with "-", so the word before it is one
+		return noUser
+	}
+	switch word := words[at]; {
+	case sureUsers.MatchString(word):
+		return sureUser
+	case sharedNames.MatchString(word):
+		return userOrProgram
+	case userName.MatchString(word) && !wrappers.MatchString(word) && (perhapsSystem || programName.MatchString(words[at+1])):
+		return likelyUser
+	}
+	return noUser
 }
 
 var assignmentLine = regexp.MustCompile(`^\s*("[^"=]+"|'[^'=]+'|[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)$`)
@@ -158,8 +205,16 @@ func (t *crontab) readLine(l numbered) {
 		e.refuse("%s does not run a last line that no newline ends", t.dialect.name)
 	}
 	text := l.text
-	if t.Dialect == "cronie" {
+	switch {
+	case t.Dialect == "cronie":
 		text = strings.TrimPrefix(text, "-") // no syslog
+	case t.Dialect == "busybox" && strings.Contains(text, "#"):
+		m := busyboxComment.FindStringSubmatch(text)
+		if m == nil {
+			e.refuse("busybox crond ends a line at #, also inside a command")
+			break
+		}
+		text = m[1]
 	}
 	times, command, err := t.splitSchedule(text)
 	if err != nil {
@@ -169,6 +224,9 @@ func (t *crontab) readLine(l numbered) {
 	e.setTime(times, t.useZone(e, t.zoneVariable()))
 	t.setDelay(e)
 }
+
+// busyboxComment has the text before a comment that a shell, too, would ignore.
+var busyboxComment = regexp.MustCompile(`^([^#'"]*[ \t])#`)
 
 // zoneVariable returns the zone that a variable sets for the schedule, or "".
 func (t *crontab) zoneVariable() string {
@@ -221,16 +279,26 @@ func (t *crontab) splitSchedule(line string) (times calendarTime, rest string, e
 	}
 	for _, n := range counts {
 		words, after := cutWords(line, n)
-		if len(words) < n {
+		if len(words) < n || after == "" && n > 5 {
 			rest, err = "", errors.New("a line with fewer than five fields")
 			continue
 		}
 		times, err = t.fields(words)
-		if rest = after; err == nil {
-			return times, rest, nil
+		if rest = after; err == nil || n > 5 && areFields(words) {
+			return times, rest, err
 		}
 	}
 	return times, rest, err
+}
+
+var (
+	fieldShape = regexp.MustCompile(`(?i)^(?:[0-9*?,/#-]|l|w|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat)[a-z]*)+$`)
+	yearShape  = regexp.MustCompile(`^[0-9*?,/-]+$`)
+)
+
+// areFields reports whether words, of which the last is a year, may be fields that supercronic reads and this package does not.
+func areFields(words []string) bool {
+	return yearShape.MatchString(words[len(words)-1]) && !slices.ContainsFunc(words, func(w string) bool { return !fieldShape.MatchString(w) })
 }
 
 func (t *crontab) nickname(word string) (calendarTime, error) {
@@ -341,12 +409,31 @@ func (t *crontab) setProgram(e *entry, command string) {
 	}
 	t.setInput(e, command)
 	t.setEnvironment(e)
-	if words := strings.Fields(command); relativePath.MatchString(words[0]) && e.dir == "" {
-		e.note("set dir: the command begins with a path below the home of its user")
+	t.setHome(e)
+}
+
+// setHome lets the job start in the home of its user, as crons do. HOME is not always set: without it, "cd" alone would stay in the folder of the replica.
+func (t *crontab) setHome(e *entry) {
+	switch {
+	case t.Dialect == "supercronic":
+		t.warn("supercronic starts jobs in its own folder, and as its own user: write dir and user")
+		return
+	case e.dir == "" && !likeSh(e.shell):
+		e.refuse("a SHELL that is not like sh, for a job that starts in the home of its user: write HOME=")
+	case e.dir == "":
+		e.script = "cd \"${HOME:?}\" || exit\n" + e.script
+	}
+	if e.user == "" && e.refused == "" {
+		e.note("write user = \"...\": it is not known whose crontab this was")
+		t.warn("%s: it is not known whose crontab this is: write user in each job, because without it the user of the replica runs it", t.name)
 	}
 }
 
-var relativePath = regexp.MustCompile(`^[A-Za-z0-9_.-]+/`)
+// likeSh reports whether the shell of a job reads the syntax of sh.
+func likeSh(shells []string) bool {
+	shell := append(slices.Clone(shells), "sh")[0]
+	return strings.HasSuffix(shell, "sh") && !strings.HasSuffix(shell, "csh") && !strings.HasSuffix(shell, "fish")
+}
 
 var cronFlags = regexp.MustCompile(`^-[nqs]+$`)
 
@@ -377,7 +464,7 @@ func (t *crontab) setInput(e *entry, command string) {
 		e.refuse("systemd-cron passes %% on as it is, and other crons end the command there")
 		return
 	}
-	body, input := splitPercent(command, t.Dialect == "cronie")
+	body, input := splitPercent(command, cmp.Or(t.Dialect, "debian") != "debian")
 	e.script = body
 	if strings.TrimSpace(body) == "" {
 		e.refuse("a line without a command")
@@ -385,7 +472,7 @@ func (t *crontab) setInput(e *entry, command string) {
 	if input == "" {
 		return
 	}
-	if len(e.shell) > 0 && !strings.HasSuffix(e.shell[0], "sh") || strings.HasSuffix(cmp.Or(append(e.shell, "")[0], "sh"), "csh") {
+	if !likeSh(e.shell) {
 		e.refuse("a %% that gives standard input, with a SHELL that is not like sh")
 		return
 	}
@@ -397,8 +484,7 @@ func (t *crontab) setInput(e *entry, command string) {
 	e.note("the text after %% is the command's standard input")
 }
 
-// splitPercent splits a command at its first % without a backslash. In the input, further ones are newlines. keepBackslashes is for cronie, where only \% is
-// an escape.
+// splitPercent splits a command at its first % without a backslash. In the input, further ones are newlines. Without keepBackslashes, \\ is an escape, too.
 func splitPercent(command string, keepBackslashes bool) (body, input string) {
 	var b strings.Builder
 	i := 0
@@ -433,6 +519,8 @@ func shellQuote(s string) string {
 
 const safeInShell = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-"
 
+var userVariable = regexp.MustCompile(`\$\{?(?:USER|LOGNAME)\b`)
+
 // setEnvironment sets the variables. Apart from busybox and supercronic, a cron starts its jobs with an environment of its own.
 func (t *crontab) setEnvironment(e *entry) {
 	path := map[string]string{"cronie": "/usr/bin:/bin:/usr/sbin:/sbin", "busybox": "", "supercronic": "", "systemd-cron": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"}
@@ -440,11 +528,23 @@ func (t *crontab) setEnvironment(e *entry) {
 		e.ownEnv = true
 		e.setEnv("PATH", cmp.Or(own, "/usr/bin:/bin"))
 	}
+	if m := userVariable.FindString(e.program); m != "" && e.user == "" && t.Dialect != "supercronic" {
+		e.refuse("%s has no value, because it is not known whose crontab this was", m)
+	}
 	for _, v := range t.env {
 		switch v.name {
-		case "MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING", "CRON_TZ", "RANDOM_DELAY", "SHELL", "LOGNAME", "USER":
+		case "SHELL", "LOGNAME", "USER":
+		case "MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING", "CRON_TZ", "RANDOM_DELAY":
+			if strings.Contains(e.program, v.name) && t.Dialect != "busybox" {
+				e.setEnv(v.name, v.value)
+			}
 		case "HOME":
-			e.dir = v.value
+			if t.Dialect == "busybox" {
+				continue
+			}
+			if t.Dialect != "supercronic" {
+				e.dir = v.value
+			}
 			e.setEnv(v.name, v.value)
 		case "PATH":
 			e.setEnv(v.name, v.value)
@@ -454,7 +554,10 @@ func (t *crontab) setEnvironment(e *entry) {
 			}
 		}
 	}
-	if e.dir == "" && e.user == "root" {
+	switch {
+	case t.Dialect == "systemd-cron":
+		e.dir = "/"
+	case e.dir == "" && e.user == "root":
 		e.dir = "/root"
 	}
 	if e.dir != "" && !filepath.IsAbs(e.dir) {

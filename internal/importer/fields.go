@@ -59,13 +59,23 @@ type dialect struct {
 	name         string
 	bareStep     reading // of 5/15
 	backwards    reading // of 22-2
-	sunday7      bool    // 7 is Sunday
+	seven        seven   // what 7 is as a day of the week
 	longNames    bool    // names of more than three letters
 	question     bool    // ? is *
 	random       bool    // a~b
+	stepInside   bool    // a step above the highest value is refused
 	unrestricted dayRule // which day fields do not count
 	restricted   dayPair // what two restricted day fields mean
 }
+
+// A seven is what 7 means as a day of the week.
+type seven int
+
+const (
+	noSeven    seven = iota
+	lastSunday       // 7 follows 6, so 5-7 is Friday to Sunday
+	firstDay         // 7 is 0, so 5-7 goes backwards
+)
 
 // A dayPair says what two restricted day fields mean.
 type dayPair int
@@ -81,7 +91,7 @@ type dayRule int
 
 const (
 	byFirstChar dayRule = iota // it begins with "*"
-	byContent                  // it has all values
+	byContent                  // it has all values, and days of the month count from 0, which only "*" has
 	byItem                     // an item of it is "*" or "?"
 	byStep                     // an item of it is "*" or "?", also with the step 1
 )
@@ -91,7 +101,7 @@ func (d dialect) isWild(f field) bool {
 	case byFirstChar:
 		return f.star
 	case byContent:
-		return f.set == spans[dayOfMonth].all() || f.set == spans[dayOfWeek].all()
+		return f.set == steps(0, 31, 1) || f.set == steps(0, 6, 1)
 	}
 	for item := range strings.SplitSeq(f.text, ",") {
 		if item == "*" || item == "?" || d.unrestricted == byStep && (item == "*/1" || item == "?/1") {
@@ -114,12 +124,12 @@ const (
 
 func dialects() map[string]dialect {
 	return map[string]dialect{
-		"debian":       {name: "Debian's cron", backwards: neverRuns, sunday7: true, random: true},
-		"cronie":       {name: "cronie", backwards: neverRuns, sunday7: true, random: true},
-		"busybox":      {name: "busybox crond", bareStep: takesFirst, backwards: wraps, longNames: true, unrestricted: byContent},
-		"openbsd":      {name: "OpenBSD's cron", sunday7: true, random: true},
-		"supercronic":  {name: "supercronic", bareStep: takesTail, backwards: neverRuns, sunday7: true, longNames: true, question: true, unrestricted: byItem},
-		"systemd-cron": {name: "systemd-cron", sunday7: true, longNames: true, restricted: bothDays},
+		"debian":       {name: "Debian's cron", backwards: neverRuns, seven: lastSunday, random: true},
+		"cronie":       {name: "cronie", backwards: neverRuns, seven: lastSunday, random: true},
+		"busybox":      {name: "busybox crond", bareStep: takesFirst, backwards: wraps, unrestricted: byContent},
+		"openbsd":      {name: "OpenBSD's cron", seven: lastSunday, random: true},
+		"supercronic":  {name: "supercronic", bareStep: takesTail, backwards: neverRuns, seven: firstDay, longNames: true, question: true, stepInside: true, unrestricted: byItem},
+		"systemd-cron": {name: "systemd-cron", seven: lastSunday, longNames: true, restricted: bothDays},
 	}
 }
 
@@ -147,6 +157,12 @@ func (d dialect) parseField(index int, text string) (field, error) {
 		return d.spreadField(s, f)
 	}
 	f.wild = d.isWild(f)
+	if index == dayOfMonth {
+		f.set &^= 1
+	}
+	if f.set == 0 {
+		return f, fmt.Errorf("%s accepts %q, which is no %s", d.name, shorten(text), s.name)
+	}
 	if !f.exact {
 		f.text = s.format(f.set, index)
 	}
@@ -189,11 +205,17 @@ func (d dialect) parseItem(s span, index int, item string) (set uint64, random, 
 		if step, err = number(stepText); err != nil || step == 0 {
 			return 0, false, false, fmt.Errorf("%q is no step", item)
 		}
+		if d.stepInside && (step > s.high || len(stepText) > 2) {
+			return 0, false, false, fmt.Errorf("%s refuses the step of %q", d.name, item)
+		}
 	}
 	low, high, exact := s.low, s.high, true
 	lowText, highText, isRange := strings.Cut(body, "-")
 	switch {
 	case body == "*":
+		if low = d.lowest(s, index); low < s.low {
+			exact = step == 1
+		}
 	case body == "?" && d.question && (index == dayOfMonth || index == dayOfWeek || d.name == robfig.name):
 		exact = false
 	case isRange:
@@ -213,6 +235,14 @@ func (d dialect) parseItem(s span, index int, item string) (set uint64, random, 
 	}
 	exact = exact && step <= high-low+1
 	return steps(low, high, min(step, high-low+1)), false, exact, nil
+}
+
+// lowest returns the value at which "*" begins.
+func (d dialect) lowest(s span, index int) int {
+	if d.unrestricted == byContent && index == dayOfMonth {
+		return 0
+	}
+	return s.low
 }
 
 func (d dialect) bareStepOf(s span, item string, low, step int) (set uint64, random, exact bool, err error) {
@@ -246,7 +276,7 @@ func (d dialect) parseRange(s span, index int, item, lowText, highText string, s
 		if step != 1 {
 			return 0, false, false, fmt.Errorf("%q goes backwards in steps", item)
 		}
-		return steps(low, s.high, 1) | steps(s.low, high, 1), false, false, nil
+		return steps(low, s.high, 1) | steps(d.lowest(s, index), high, 1), false, false, nil
 	}
 	set = steps(low, high, step)
 	if index == dayOfWeek && set&(1<<7) != 0 {
@@ -259,8 +289,10 @@ func (d dialect) parseRange(s span, index int, item, lowText, highText string, s
 func (d dialect) value(s span, text string) (v int, exact bool, err error) {
 	if n, err := number(text); err == nil {
 		switch {
-		case n >= s.low && n <= s.high, n == 7 && s.high == 6 && d.sunday7:
+		case n >= s.low && n <= s.high, n == 7 && s.high == 6 && d.seven == lastSunday:
 			return n, true, nil
+		case n == 7 && s.high == 6 && d.seven == firstDay:
+			return 0, false, nil
 		case n == 7 && s.high == 6:
 			return 0, false, fmt.Errorf("%s does not read 7 as Sunday", d.name)
 		}

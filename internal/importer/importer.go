@@ -27,7 +27,7 @@ type source struct {
 }
 
 const (
-	everyHost = "Where these jobs were on several machines, each machine ran them. Here one replica of the cluster runs each tick."
+	everyHost = `Where these jobs were on several machines, each machine ran them. Here one replica of the cluster runs each tick; with per_tick = "all", each replica does.`
 	overlaps  = "A run that lasts into the next tick: there a second run starts beside it; here that tick is skipped (overlap, parallel)."
 	gaps      = "When a clock changes, times of the skipped hour are one run here, and of repeated times only the first counts; a job with * in minute or hour follows the clock."
 	mails     = "Output is not mailed: cronclave history has it. MAILTO is left out."
@@ -35,8 +35,8 @@ const (
 
 func sources() map[string]source {
 	return map[string]source{
-		"crontab":    {readCrontabs, []string{everyHost, overlaps, gaps, mails, "A job starts in dir, or in the folder of the replica; there it starts in the home of its user."}, "the host's zone"},
-		"systemd":    {readUnits, []string{everyHost, gaps, "A calendar event that the skipped hour of a spring day swallows runs there not at all, and here once, after it."}, "the host's zone"},
+		"crontab":    {readCrontabs, []string{everyHost, overlaps, gaps, mails}, "the host's zone"},
+		"systemd":    {readUnits, []string{"Units are read as units of the system: without User=, they run as root.", everyHost, gaps, "A calendar event that the skipped hour of a spring day swallows runs there not at all, and here once, after it."}, "the host's zone"},
 		"kubernetes": {readManifests, []string{"The command ran in a container: it must be on each machine of the cluster.", gaps}, "the zone of the controller manager, usually UTC"},
 		"dkron":      {readDkron, []string{overlaps, gaps}, "the zone of the leader's host"},
 		"cronicle":   {readCronicle, []string{overlaps, gaps}, "the server's zone"},
@@ -111,13 +111,14 @@ func (c *conversion) count() (carried, refused int) {
 	return carried, refused
 }
 
-// complete gives an entry a name, unless it has one, and refuses it if it has a secret or a fault.
+// complete gives an entry a name, unless it has one, and refuses it if it has a secret or a fault. Of one with a secret, only place and schedule are left.
 func (e *entry) complete(names namer) {
 	if e.name == "" {
 		e.name = names.unique(programOf(cmp.Or(e.program, e.script, strings.Join(e.argv, " "))))
 	}
-	if hasSecret(e.script) || hasSecret(strings.Join(e.argv, " ")) {
-		e.refuse("the command holds what looks like a secret; put it into a file, name that in env_from_file, and write the command with the variable")
+	if slices.ContainsFunc(append(e.source, e.script, strings.Join(e.argv, " ")), hasSecret) {
+		e.source, e.argv, e.script = []string{"schedule: " + strings.Join(e.schedule, "; ")}, nil, ""
+		e.refused = "it holds what looks like a secret; put that into a file, name the file in env_from_file, and write the command with the variable"
 	}
 	if e.refused == "" {
 		if err := e.check(); err != nil {

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ type oracle struct {
 	dialect string
 	fields  [5]string       // minute, hour, day of month, month, day of week
 	known   map[[2]int]bool // answers of matchField, by field and value
+	flags   [5][]bool       // in busybox, a flag for each value of a field
 }
 
 func newOracle(t *testing.T, dialect string, fields []string) oracle {
@@ -24,7 +26,64 @@ func newOracle(t *testing.T, dialect string, fields []string) oracle {
 	if copy(o.fields[:], fields) != 5 {
 		t.Fatalf("%q are not five fields", fields)
 	}
+	if dialect == "busybox" {
+		o.flags = busyboxFlags(fields)
+	}
 	return o
+}
+
+// busyboxFlags fills a flag for each value, by the rules of ParseField and FixDayDow in crond.c of busybox 1.35: days of the month have 32 flags, a star sets
+// all of them, and a range goes on from the last flag to the first. Of the two day fields, one that has all flags is cleared if the other lacks one.
+func busyboxFlags(fields []string) (flags [5][]bool) {
+	names := [5]map[string]int{3: months, 4: days}
+	for i, size := range []int{60, 24, 32, 12, 7} {
+		first := 0
+		if i == 3 {
+			first = 1 // months count from 1, and their flags from 0
+		}
+		flags[i] = make([]bool, size)
+		for item := range strings.SplitSeq(fields[i], ",") {
+			body, stepText, stepped := strings.Cut(item, "/")
+			step := 1
+			if stepped {
+				step = numberOr(nil, stepText)
+			}
+			from, to := 0, size-1
+			if body != "*" {
+				low, high, isRange := strings.Cut(body, "-")
+				from = numberOr(names[i], low) - first
+				if to = from; isRange {
+					to = numberOr(names[i], high) - first
+				}
+			}
+			for n, at := 0, from; ; n, at = n+1, (at+1)%size {
+				if n%step == 0 {
+					flags[i][at] = true
+				}
+				if at == to {
+					break
+				}
+			}
+		}
+	}
+	if dayLacks, weekLacks := slices.Contains(flags[2], false), slices.Contains(flags[4], false); dayLacks && !weekLacks {
+		clear(flags[4])
+	} else if weekLacks && !dayLacks {
+		clear(flags[2])
+	}
+	return flags
+}
+
+// numberOr returns the value of a name, or of a number.
+func numberOr(names map[string]int, text string) int {
+	if n, ok := names[strings.ToLower(text)]; ok {
+		return n
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		panic("the oracle cannot read " + text)
+	}
+	return n
 }
 
 // fiveFields returns the fields of a line, or of a nickname.
@@ -41,19 +100,28 @@ func fiveFields(line string) ([]string, bool) {
 }
 
 var (
-	months = map[string]int{"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12}
-	days   = map[string]int{"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
+	months    = map[string]int{"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6, "jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12}
+	superDays = map[string]int{"7": 0, "mon": 1, "friday": 5}
+	days      = map[string]int{"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
 )
 
 // runsAt reports whether the local time is one of the entry's.
 func (o oracle) runsAt(at time.Time) bool {
 	in := o.matches
+	if o.dialect == "busybox" {
+		f := o.flags
+		return f[0][at.Minute()] && f[1][at.Hour()] && f[3][at.Month()-1] && (f[2][at.Day()] || f[4][at.Weekday()])
+	}
 	if !in(0, at.Minute(), 0, 59, nil) || !in(1, at.Hour(), 0, 23, nil) || !in(3, int(at.Month()), 1, 12, months) {
 		return false
 	}
 	weekday := int(at.Weekday())
 	day := in(2, at.Day(), 1, 31, nil)
-	week := in(4, weekday, 0, 7, days) || weekday == 0 && in(4, 7, 0, 7, days)
+	names, last := days, 7
+	if o.dialect == "supercronic" { // to which 7 is a name of 0
+		names, last = superDays, 6
+	}
+	week := in(4, weekday, 0, last, names) || weekday == 0 && last == 7 && in(4, 7, 0, 7, days)
 	if o.bothDays() {
 		return day && week
 	}
@@ -61,6 +129,9 @@ func (o oracle) runsAt(at time.Time) bool {
 }
 
 func (o oracle) matches(field, value, low, high int, names map[string]int) bool {
+	if o.dialect == "busybox" {
+		return o.flags[field][value]
+	}
 	key := [2]int{field, value}
 	if _, ok := o.known[key]; !ok {
 		o.known[key] = matchField(o.fields[field], value, low, high, names)
@@ -74,16 +145,6 @@ func (o oracle) bothDays() bool {
 	switch o.dialect {
 	case "systemd-cron":
 		return true
-	case "busybox": // a field counts if it lacks a value
-		all := func(field string, low, high int) bool {
-			for v := low; v <= high; v++ {
-				if !matchField(field, v, low, high, map[string]int{}) {
-					return false
-				}
-			}
-			return true
-		}
-		return all(day, 1, 31) || all(week, 0, 6)
 	case "supercronic":
 		return day == "*" || week == "*"
 	case "kubernetes":
@@ -95,16 +156,7 @@ func (o oracle) bothDays() bool {
 
 // matchField matches a value against a list of ranges with steps.
 func matchField(field string, value, low, high int, names map[string]int) bool {
-	number := func(text string) int {
-		if n, ok := names[strings.ToLower(text)]; ok {
-			return n
-		}
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			panic("the oracle cannot read " + field)
-		}
-		return n
-	}
+	number := func(text string) int { return numberOr(names, text) }
 	for _, item := range strings.Split(field, ",") {
 		body, stepText, stepped := strings.Cut(item, "/")
 		step := 1
@@ -209,7 +261,9 @@ func compareDialects(t *testing.T, zones []string, ticks int) {
 		for _, tt := range []struct{ dialect, schedule string }{
 			{"debian", "0 0 */2 * 1"}, {"debian", "0 3 1-7 * 1"}, {"debian", "0 3 1-31 * 1"}, {"debian", "15,45 */6 * jan-mar,12 *"}, {"debian", "*/90 3 * * *"},
 			{"debian", "30 2 13 * 5"}, {"debian", "10-40/7 8-18/3 */5 * mon-fri"}, {"debian", "0 0 * * */2"}, {"debian", "0 5 */1 * 5-7"}, {"debian", "1 1 29 2 *"},
-			{"busybox", "0 0 */2 * 1"}, {"busybox", "0 0 1-31 * 1"}, {"supercronic", "0 0 */2 * 1"}, {"supercronic", "0 0 1-31 * 1"},
+			{"busybox", "0 0 */2 * 1"}, {"busybox", "0 0 1-31 * 1"}, {"busybox", "0 0 */2 * *"}, {"busybox", "5/15 22-2 28-3 jan-mar/2 *"}, {"busybox", "0 0 * * 5-1"},
+			{"busybox", "0 0 */2,1-31/2 * 1"}, {"busybox", "0 0 5-4 * 1"}, {"busybox", "0 0 */5,7 11-2 0-6"}, {"busybox", "*/7 3 1-31/3 * mon,wed"},
+			{"supercronic", "0 0 * * 0-7"}, {"supercronic", "0 0 1/3 * mon-friday"}, {"supercronic", "0 0 */2 * 1"}, {"supercronic", "0 0 1-31 * 1"},
 			{"kubernetes", "0 0 */2 * 1"}, {"kubernetes", "5/15 2/9 * * ?"}, {"kubernetes", "0 0 */1 * 1"}, {"kubernetes", "0 0 1,15 * */3"}, {"systemd-cron", "0 0 1-7 * 1"},
 		} {
 			text, o := tt.schedule+" true\n", Options{Source: "crontab", Dialect: tt.dialect, Timezone: zone}

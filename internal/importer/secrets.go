@@ -10,17 +10,24 @@ const secretWord = `(?:pass(?:wd|word|phrase)?|pwd|secret|token|api[_-]?key|acce
 var (
 	secretVariable = regexp.MustCompile(`(?i)(?:^|_|[a-z])` + secretWord + `(?:$|_)`)
 	fileVariable   = regexp.MustCompile(`(?i)(?:file|path|dir|name|id|url)$`)
-	// Each of secretTexts has the secret as its last group. A value that begins with $ is a variable, and no secret.
+	// Each of secretTexts has the secret as its last group that matches. A value that begins with $ is a variable, and no secret, unless it is in single quotes.
 	secretTexts = []*regexp.Regexp{
-		regexp.MustCompile(`(?i)([A-Za-z0-9_-]*` + secretWord + `[A-Za-z0-9_-]*["']?\s*[=:]\s*["']?)([^\s$"'&;|<>(){}/]{3}[^\s"'&;|]*)`),
-		regexp.MustCompile(`(?i)(\s--?` + secretWord + `\s+["']?)([^\s$"'<>/-][^\s"']*)`),
-		regexp.MustCompile(`(://[^/\s:@$]*:)([^@\s/$"']+)@`),
-		regexp.MustCompile(`(?i)(authorization:\s*(?:[a-z]+\s+)?)([^\s$"']{4,})`),
-		regexp.MustCompile(`(\bcurl\b.*\s(?:-u|--user)\s*["']?[^\s:"'$]+:)([^\s$"']+)`),
-		regexp.MustCompile(`(\b(?:mysql|mariadb)[a-z_-]*\b.*\s-p["']?)([^\s$"'-][^\s"']*)`),
-		regexp.MustCompile(`(\bsshpass\s+-p\s*["']?)([^\s$"']+)`),
+		regexp.MustCompile(`(?i)[A-Za-z0-9_-]*` + secretWord + `[A-Za-z0-9_-]*["']?\s*[=:]\s*(?:'([^'\x00]{3}[^']*)|["']?([^\s$"'&;|<>(){}/\x00]{3}[^\s"'&;|]*))`),
+		regexp.MustCompile(`(?i)\s--?` + secretWord + `\s+` + value(`<>/-`)),
+		regexp.MustCompile(`://[^/\s:@$]*:([^@\s/$"'\x00][^@\s/$"']*)@`),
+		regexp.MustCompile(`(?i)authorization:\s*(?:[a-z]+\s+([^\s$"'\x00]{4}[^\s$"']*)|([^\s$"'\x00]{4}[^\s$"']*)(?:\s*["']|\s+-|$))`),
+		regexp.MustCompile(`\bcurl\b.*?\s(?:-u|--user)[\s=]*(?:'[^\s:']+:([^'\x00][^']*)|"?[^\s:"'$\x00]+:([^\s$"'\x00][^\s"']*))`),
+		regexp.MustCompile(`\b(?:mysql|mariadb)[a-z_-]*\b.*?\s-p` + value(`-`)),
+		regexp.MustCompile(`\bsshpass\s+-p\s*` + value(``)),
+		regexp.MustCompile(`\bredis-cli\b.*?\s(?:-a|--pass)[\s=]*` + value(`-`)),
+		regexp.MustCompile(`(?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks|api\.telegram\.org/(?:file/)?bot|\.webhook\.office\.com)[/:]?([^\s$"'\x00/][^\s"']*)`),
 	}
 )
+
+// value returns the pattern of a value that is a secret: in single quotes, or without a variable at its beginning. It does not begin with one of the others.
+func value(others string) string {
+	return `(?:'([^'\x00` + others + `][^']*)|["']?([^\s$"'\x00` + others + `][^\s"']*))`
+}
 
 // secretName reports whether the value of a variable of this name is probably a secret.
 func secretName(name string) bool {
@@ -32,13 +39,16 @@ func hasSecret(text string) bool { return maskSecrets(text) != text }
 // maskSecrets replaces what looks like a password or a token.
 func maskSecrets(text string) string {
 	for _, r := range secretTexts {
-		text = r.ReplaceAllStringFunc(text, func(found string) string {
-			m := r.FindStringSubmatch(found)
-			if strings.Trim(m[2], "*") == "" {
-				return found
+		for m := r.FindStringSubmatchIndex(text); m != nil; m = r.FindStringSubmatchIndex(text) {
+			last := len(m) - 2
+			if m[last] < 0 {
+				last -= 2
 			}
-			return strings.Replace(found, m[1]+m[2], m[1]+"***", 1)
-		})
+			text = text[:m[last]] + mask + text[m[last+1]:]
+		}
 	}
-	return text
+	return strings.ReplaceAll(text, mask, "***")
 }
+
+// mask stands for a secret while more of them are looked for: no secret begins with it.
+const mask = "\x00"

@@ -20,10 +20,8 @@ func (e *entry) check() error {
 	if e.dir != "" && !filepath.IsAbs(e.dir) {
 		return fmt.Errorf("the folder %q is no absolute path", e.dir)
 	}
-	for _, text := range slices.Concat(e.argv, e.source, e.shell, []string{e.script, e.description, e.dir}) {
-		if !utf8.ValidString(text) {
-			return errors.New("the text is not UTF-8")
-		}
+	if !utf8.ValidString(e.table() + strings.Join(e.source, "")) {
+		return errors.New("the text is not UTF-8")
 	}
 	alone := *e
 	if len(e.after) > 0 { // the jobs before it are checked with the whole file
@@ -52,7 +50,7 @@ func faultOf(err error) error {
 func (e *entry) block() string {
 	var b strings.Builder
 	for _, line := range e.source {
-		fmt.Fprintf(&b, "# %s: %s\n", printable(e.place), printable(maskSecrets(line)))
+		fmt.Fprintf(&b, "# %s: %s\n", printable(e.place), printable(line))
 	}
 	if e.refused != "" {
 		fmt.Fprintf(&b, "# not carried: %s\n", printable(maskSecrets(e.refused)))
@@ -64,16 +62,13 @@ func (e *entry) block() string {
 	return b.String() + e.table()
 }
 
-// commented returns the table of a refused entry as comments, with everything but the schedule. A command with a secret is left out.
+// commented returns the table of a refused entry as comments, with everything but the schedule.
 func (e *entry) commented() string {
 	if len(e.argv) == 0 && e.script == "" {
 		return ""
 	}
 	rest := *e
 	rest.schedule, rest.except, rest.calendar, rest.startsAt, rest.expiresAt = nil, nil, nil, "", ""
-	if hasSecret(e.script) || hasSecret(strings.Join(e.argv, " ")) {
-		return ""
-	}
 	var b strings.Builder
 	for line := range strings.Lines(rest.table()) {
 		b.WriteString("# " + printable(strings.TrimSuffix(line, "\n")) + "\n")
@@ -238,24 +233,23 @@ func quote(s string, replaced bool) string {
 	if plain && !strings.Contains(s, "'") && strings.ContainsAny(s, `"\`) {
 		return "'" + s + "'"
 	}
-	if strings.Count(s, "\n") > 1 && !strings.Contains(s, "'''") && strings.IndexFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }) < 0 && !strings.HasSuffix(s, "'") {
+	if strings.Contains(s, "\n") && !strings.Contains(s, "'''") && strings.IndexFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' || r == 0x7f }) < 0 && !strings.HasSuffix(s, "'") {
 		return "'''\n" + s + "'''"
 	}
 	var b strings.Builder
 	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '\n':
+	for i := range len(s) { // byte by byte, so that check finds what is not UTF-8
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b.Write([]byte{'\\', c})
+		case c == '\n':
 			b.WriteString(`\n`)
-		case r == '\t':
+		case c == '\t':
 			b.WriteString(`\t`)
-		case r < ' ' || r == 0x7f:
-			fmt.Fprintf(&b, `\u%04X`, r)
+		case c < ' ' || c == 0x7f:
+			fmt.Fprintf(&b, `\u%04X`, c)
 		default:
-			b.WriteRune(r)
+			b.WriteByte(c)
 		}
 	}
 	b.WriteByte('"')

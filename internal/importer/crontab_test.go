@@ -1,0 +1,45 @@
+package importer
+
+import "testing"
+
+func crontabOf(dialect string) Options {
+	return Options{Source: "crontab", Dialect: dialect, Timezone: "UTC"}
+}
+
+// TestCrontabDetails has forms whose meaning is easily lost: the user, the folder, and rules of one cron.
+func TestCrontabDetails(t *testing.T) {
+	t.Parallel()
+	checkDetails(t, map[string]detail{
+		"a user's folder":                      {crontabOf(""), "", "0 3 * * * find . -delete\n", "'''\ncd \"${HOME:?}\" || exit\nfind . -delete'''", ""},
+		"a user who is not known":              {crontabOf(""), "", "0 3 * * * find . -delete\n", `# write user = "..."`, ""},
+		"a user's folder without sh":           {crontabOf(""), "", "SHELL=/bin/fish\n0 3 * * * x\n", notCarried, ""},
+		"a user's folder by HOME":              {crontabOf(""), "", "HOME=/srv\n0 3 * * * x\n", `dir = "/srv"`, "cd "},
+		"a user's folder with the user":        {crontabOf(""), "/var/spool/cron/crontabs/bob", "0 3 * * * x\n", `user = "bob"`, "write user"},
+		"a program like a user":                {crontabOf(""), "crontab", "0 3 * * * mysql -e x\n", "Carried: 1", `user = "mysql"`},
+		"a user or a program":                  {crontabOf(""), "crontab", "0 3 * * * mysql x\n", "may be a user", ""},
+		"some lines with a user":               {crontabOf(""), "crontab", "0 3 * * * root x\n0 3 * * * y z\n", "may be a user", ""},
+		"a user in the standard input":         {crontabOf(""), "", "0 3 * * * root x\n", "may be a user", ""},
+		"a user in each line":                  {crontabOf(""), "crontab", "0 3 * * * root x\n0 3 * * * mysql y\n", `user = "mysql"`, ""},
+		"a backslash of Debian's":              {crontabOf(""), "", `0 3 * * * a \\ b` + "\n", `a \ b`, ""},
+		"a backslash of OpenBSD's":             {crontabOf("openbsd"), "", `0 3 * * * a \\ b` + "\n", `a \\ b`, ""},
+		"a line that busybox joins":            {crontabOf("busybox"), "", "0 3 * * * a \\\nb\n", "a b'''", ""},
+		"a comment that busybox joins":         {crontabOf("busybox"), "", "# a \\\n0 3 * * * b\n0 4 * * * c\n", "Carried: 1. Not carried: 0", ""},
+		"a comment of busybox":                 {crontabOf("busybox"), "", "0 3 * * * a # b\n", "exit\na '''", ""},
+		"a # inside a command of busybox":      {crontabOf("busybox"), "", "0 3 * * * a \"# b\"\n", "ends a line at #", ""},
+		"a HOME that busybox ignores":          {crontabOf("busybox"), "", "HOME=/srv\n0 3 * * * a\n", "cd ", "/srv"},
+		"a long name of busybox":               {crontabOf("busybox"), "", "0 3 * * monday a\n", "is no day of week", ""},
+		"days of busybox that are none":        {crontabOf("busybox"), "", "0 3 */40 * * a\n", "is no day of month", ""},
+		"a year list of supercronic":           {crontabOf("supercronic"), "", "0 3 * * * 2030,2032 a\n", notCarried, ""},
+		"a last day of supercronic":            {crontabOf("supercronic"), "", "0 0 3 L * * * a\n", notCarried, ""},
+		"a command like a year of supercronic": {crontabOf("supercronic"), "", "0 3 * * * 7z\n", "Carried: 1", ""},
+		"days up to 7 of supercronic":          {crontabOf("supercronic"), "", "0 3 * * 5-7 a\n", "goes backwards", ""},
+		"days from 0 to 7 of supercronic":      {crontabOf("supercronic"), "", "0 3 * * 0-7 a\n", `"0 3 * * 0"`, ""},
+		"a long step of supercronic":           {crontabOf("supercronic"), "", "*/60 * * * * a\n", "refuses the step", ""},
+		"a home of systemd-cron":               {crontabOf("systemd-cron"), "", "HOME=/srv\n0 3 * * * a\n", `dir = "/"`, "cd "},
+		"every secret of a line":               {crontabOf(""), "", "0 3 * * * mysql -pfirst a && mysql -psecond b\n", "schedule: 0 3 * * *\n# not carried", "mysql"},
+		"a user's name without the user":       {crontabOf(""), "", "0 3 * * * rm -r /home/$USER/x\n", "$USER has no value", ""},
+		"an address in a command":              {crontabOf(""), "", "MAILTO=a@b\n0 3 * * * /bin/mail $MAILTO\n", `MAILTO = "a@b"`, ""},
+		"a user before a program":              {crontabOf(""), "crontab", "0 3 * * * pi /bin/sh x\n", "may be a user", ""},
+		"a variable in Latin-1":                {crontabOf(""), "", "A=\xe9\"\n0 3 * * * a\n", "not UTF-8", ""},
+	})
+}
