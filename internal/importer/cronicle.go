@@ -234,7 +234,7 @@ func (e *entry) setEventPolicies(ev tree) {
 		e.memory = fmt.Sprintf("%dB", n)
 	}
 	if ev.get("multiplex").isTrue() {
-		e.note("multiplex: there it runs on every server of the group, here on one of them")
+		e.note("multiplex: there it runs on every server of the group, here on one of them; per_tick = \"all\" is every replica that where allows")
 	}
 	if ev.get("target").text() != "" {
 		e.note("it ran on %q: see where", ev.get("target").text())

@@ -28,7 +28,7 @@ func readDkron(c *conversion, files []File) {
 		file string
 	}
 	var jobs []job
-	names := map[string]string{} // names here by names in dkron
+	names, read := map[string]string{}, map[string]bool{} // names here by names in dkron
 	for _, f := range files {
 		all, err := readJSON(f.Text)
 		if err != nil {
@@ -48,23 +48,28 @@ func readDkron(c *conversion, files []File) {
 		}
 	}
 	for _, j := range jobs {
-		c.readDkronJob(j.tree, j.file, names)
+		name := j.get("name").text()
+		c.readDkronJob(j.tree, j.file, names, read[name])
+		read[name] = true
 	}
 }
 
-func (c *conversion) readDkronJob(j tree, file string, names map[string]string) {
+func (c *conversion) readDkronJob(j tree, file string, names map[string]string, again bool) {
 	name := j.get("name").text()
 	e := c.newEntry(file, fmt.Sprintf("job %q, schedule: %q", name, j.get("schedule").text()))
 	e.name, e.description = names[name], cmp.Or(j.get("displayname").text(), name)
 	if e.description == e.name {
 		e.description = ""
 	}
-	delete(names, name) // a second job of this name gets no name, and is refused
-	if e.name == "" {
+	if again {
 		e.name = c.names.unique(name)
 		e.refuse("a second job of the name %q", name)
 	}
 	for _, key := range j.get("metadata").keys() {
+		if secretName(key) {
+			e.note("metadata %s is left out: it looks like a secret", key)
+			continue
+		}
 		e.tags = append(e.tags, key+"="+j.get("metadata", key).text())
 	}
 	e.disabled = j.get("disabled").isTrue()
@@ -93,22 +98,19 @@ func (c *conversion) setDkronTime(e *entry, j tree, names map[string]string) {
 	}
 	text, zone := j.get("schedule").text(), j.get("timezone").text()
 	words := strings.Fields(text)
-	if len(words) > 0 {
-		for _, prefix := range []string{"TZ=", "CRON_TZ="} {
-			if z, ok := strings.CutPrefix(words[0], prefix); ok {
-				zone, words = z, words[1:]
-			}
-		}
-	}
-	if len(words) > 0 && strings.HasPrefix(words[0], "@") {
+	if strings.HasPrefix(text, "@") {
 		zone = ""
 	}
-	location := c.useZone(e, zone)
-	t, err := dkronTime(words, j.get("name").text(), location)
+	for _, prefix := range []string{"TZ=", "CRON_TZ="} {
+		if z, ok := strings.CutPrefix(append(words, "")[0], prefix); ok {
+			zone, words = z, words[1:]
+		}
+	}
+	words, err := dkronTime(words, j.get("name").text())
 	if err != nil {
 		e.refuse("%v", err)
 	}
-	e.setTime(t, location)
+	e.setRobfigTime(words, true, c.useZone(e, zone))
 	for key, field := range map[string]*string{"starts_at": &e.startsAt, "expires_at": &e.expiresAt} {
 		at := j.get(key).text()
 		if at == "" || strings.HasPrefix(at, "0001-") {
@@ -122,20 +124,21 @@ func (c *conversion) setDkronTime(e *entry, j tree, names map[string]string) {
 	}
 }
 
-func dkronTime(words []string, name string, zone *time.Location) (t calendarTime, err error) {
+// dkronTime returns a schedule in the words of robfig/cron.
+func dkronTime(words []string, name string) ([]string, error) {
 	switch {
 	case len(words) == 0:
-		return t, errors.New("no schedule")
+		return nil, errors.New("no schedule")
 	case words[0] == "@minutely":
-		words = strings.Fields("0 * * * * *")
+		return strings.Fields("0 * * * * *"), nil
 	case words[0] == "@manually":
-		return t, errors.New("@manually: it runs on request alone")
+		return nil, errors.New("@manually: it runs on request alone")
 	case words[0] == "@at":
-		return t, errors.New("@at: it runs once")
+		return nil, errors.New("@at: it runs once")
 	case !strings.HasPrefix(words[0], "@") && len(words) != fieldCount:
-		return t, fmt.Errorf("a schedule of %d fields, not 6", len(words))
+		return nil, fmt.Errorf("a schedule of %d fields, not 6", len(words))
 	}
-	return robfigTime(strings.Join(expandHash(words, name), " "), true)
+	return expandHash(words, name), nil
 }
 
 // expandHash replaces "~" by the value that dkron computes from the name: the same sum in every field.
@@ -171,7 +174,7 @@ func (e *entry) setDkronNodes(tags tree) {
 	}
 	switch {
 	case fewest == 0:
-		e.note("there it runs on every such node, here on one of them")
+		e.note("there it runs on every such node, here on one of them; per_tick = \"all\" is every replica that where allows")
 	case fewest > 1:
 		e.parallel, e.perTick = min(fewest, 1000), min(fewest, 1000)
 	}
@@ -249,4 +252,42 @@ func (e *entry) setDkronInput(payload string) {
 	}
 	e.program, e.argv = command, nil
 	e.script = fmt.Sprintf("printf '%%s' %s | {\n%s\n}\n", shellQuote(string(text)), command)
+}
+
+// splitShellwords splits a command at blanks, with quotes, and without expansions. What the go-shellwords of dkron reads differently is an error.
+func splitShellwords(text string) (words []string, err error) {
+	var b strings.Builder
+	in, quote := false, rune(0)
+	escaped := false
+	for _, r := range text {
+		switch {
+		case escaped && (r == 't' || r == 'n'), quote == 0 && !escaped && strings.ContainsRune(";&|<>()`", r):
+			return nil, errors.New("a command with a character of the shell, and without shell: true")
+		case escaped:
+			b.WriteRune(r)
+			escaped = false
+		case r == '\\' && quote != '\'':
+			escaped, in = true, true
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote == 0 && (r == '"' || r == '\''):
+			quote, in = r, true
+		case quote == 0 && (r == ' ' || r == '\t' || r == '\n'):
+			if in {
+				words = append(words, b.String())
+			}
+			b.Reset()
+			in = false
+		default:
+			b.WriteRune(r)
+			in = true
+		}
+	}
+	if quote != 0 || escaped {
+		return nil, errors.New("a quote that is not closed")
+	}
+	if in {
+		words = append(words, b.String())
+	}
+	return words, nil
 }

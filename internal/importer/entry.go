@@ -130,13 +130,13 @@ func (e *entry) unsetEnv(name string) {
 	e.env, e.envFromFile = keep(e.env), keep(e.envFromFile)
 }
 
-func (e *entry) getEnv(name string) string {
+func (e *entry) getEnv(name string) (value string, known bool) {
 	for _, v := range e.env {
 		if v.name == name {
-			return v.value
+			return v.value, true
 		}
 	}
-	return ""
+	return "", false
 }
 
 // A namer hands out names of jobs, each once.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -151,11 +152,7 @@ func (c *conversion) readCronJob(f File, d document, several bool) {
 	}
 	e.disabled = spec.get("suspend").isTrue()
 	zone := c.useZone(e, spec.get("timeZone").text())
-	t, err := robfigTime(spec.get("schedule").text(), false)
-	if err != nil {
-		e.refuse("%v", err)
-	}
-	e.setTime(t, zone)
+	e.setRobfigTime(strings.Fields(spec.get("schedule").text()), false, zone)
 	e.setJobPolicies(spec)
 	pod := spec.get("jobTemplate", "spec", "template", "spec")
 	containers := pod.get("containers").list()
@@ -167,12 +164,42 @@ func (c *conversion) readCronJob(f File, d document, several bool) {
 		e.refuse("restartPolicy %q: the API server refuses it", policy)
 	}
 	e.setContainer(containers[0])
+	notePod(e, pod, containers[0])
 	e.setBackoff(spec.get("jobTemplate", "spec", "backoffLimit"))
 }
 
+// notePod notes what the pod says about the user, the place and the resources of the command.
+func notePod(e *entry, pod, container tree) {
+	for _, n := range []struct {
+		what tree
+		text string
+	}{
+		{tree{cmp.Or(container.get("securityContext", "runAsUser").value, pod.get("securityContext", "runAsUser").value)}, "it ran as the user %s: see user"},
+		{pod.get("serviceAccountName"), "it had the rights of the service account %s: give the command credentials of its own"},
+		{container.get("resources"), "resources are left out%s: see limits"},
+		{pod.get("nodeSelector"), "nodeSelector is left out%s: see where"},
+		{pod.get("affinity"), "affinity is left out%s: see where"},
+	} {
+		if n.what.set() {
+			e.note(n.text, n.what.text())
+		}
+	}
+}
+
+// setRobfigTime sets a schedule of robfig/cron.
+func (e *entry) setRobfigTime(words []string, seconds bool, zone *time.Location) {
+	t, err := robfigTime(words, seconds)
+	if err != nil {
+		e.refuse("%v", err)
+	}
+	if len(words) > 0 && words[0] == "@every" {
+		e.note("the interval counts from the start of the scheduler there, and from the epoch here")
+	}
+	e.setTime(t, zone)
+}
+
 // robfigTime parses a schedule as robfig/cron does, with seconds first if they are allowed.
-func robfigTime(text string, seconds bool) (t calendarTime, err error) {
-	words := strings.Fields(text)
+func robfigTime(words []string, seconds bool) (t calendarTime, err error) {
 	switch {
 	case len(words) == 0:
 		return t, errors.New("no schedule")
@@ -183,7 +210,7 @@ func robfigTime(text string, seconds bool) (t calendarTime, err error) {
 	case strings.HasPrefix(words[0], "@"):
 		fields, known := nicknames()[words[0]]
 		if !known || len(words) > 1 {
-			return t, fmt.Errorf("%q is no schedule that can be carried", shorten(text))
+			return t, fmt.Errorf("%q is no schedule that can be carried", shorten(strings.Join(words, " ")))
 		}
 		words = strings.Fields(fields)
 	case len(words) != 5 && !(seconds && len(words) == fieldCount):
@@ -261,13 +288,13 @@ func (e *entry) setContainer(container tree) {
 		case from.set():
 			e.refuse("the variable %s is a property of the pod", name)
 		default:
-			value := expandKubelet(v.get("value").text(), values)
+			value := e.expandKubelet(v.get("value").text(), values, container.get("envFrom").set())
 			if e.namesSecret(value) {
 				e.secretEnv(name)
 				continue
 			}
 			e.setEnv(name, value)
-			if e.getEnv(name) == value {
+			if _, known := e.getEnv(name); known {
 				values[name] = value
 			}
 		}
@@ -280,7 +307,10 @@ func (e *entry) setContainer(container tree) {
 		e.note("volumes are left out: its files must be on each machine")
 	}
 	for _, word := range append(command, args...) {
-		e.argv = append(e.argv, expandKubelet(word, values))
+		e.argv = append(e.argv, e.expandKubelet(word, values, container.get("envFrom").set()))
+	}
+	if name := serviceVariable.FindString(strings.Join(e.argv, " ")); name != "" && values[name] == "" {
+		e.refuse("the variable %s is the address of a service: it has no value here", name)
 	}
 	if e.namesSecret(strings.Join(e.argv, " ")) {
 		e.refuse("the command holds the value of a secret")
@@ -290,7 +320,7 @@ func (e *entry) setContainer(container tree) {
 		e.refuse("the program %s lies in the working directory of the image", e.argv[0])
 	}
 	e.ownEnv = true
-	if e.getEnv("PATH") == "" {
+	if _, known := e.getEnv("PATH"); !known {
 		e.setEnv("PATH", servicePath)
 	}
 }
@@ -300,16 +330,23 @@ func (e *entry) namesSecret(text string) bool {
 	return slices.ContainsFunc(e.envFromFile, func(v variable) bool { return strings.Contains(text, "$("+v.name+")") })
 }
 
-var kubeletVariable = regexp.MustCompile(`\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)`)
+var (
+	kubeletVariable = regexp.MustCompile(`\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)`)
+	serviceVariable = regexp.MustCompile(`\b[A-Z0-9_]+_SERVICE_(?:HOST|PORT)\b`)
+)
 
-// expandKubelet replaces $(NAME) by values that are known. An unknown one stays, and $$ is $.
-func expandKubelet(text string, values map[string]string) string {
+// expandKubelet replaces $(NAME) by values that are known. An unknown one stays, and $$ is $. With envFrom, other variables may have a value that is not known.
+func (e *entry) expandKubelet(text string, values map[string]string, envFrom bool) string {
 	return kubeletVariable.ReplaceAllStringFunc(text, func(found string) string {
 		if found == "$$" {
 			return "$"
 		}
-		if value, ok := values[found[2:len(found)-1]]; ok {
+		value, ok := values[found[2:len(found)-1]]
+		switch {
+		case ok:
 			return value
+		case envFrom && !e.namesSecret(found), serviceVariable.MatchString(found):
+			e.refuse("the value of %s is not known here", found)
 		}
 		return found
 	})

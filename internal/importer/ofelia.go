@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -15,6 +16,7 @@ var ofeliaSection = regexp.MustCompile(`^\[\s*(job-[a-z-]+)\s*"?([^"\]]+)"?\s*\]
 type ofeliaJob struct {
 	kind, name, place string
 	keys              map[string][]string
+	unclear           string // a value that cannot be read for sure; otherwise ""
 }
 
 // readOfelia reads files in INI, and labels of containers in YAML.
@@ -47,26 +49,22 @@ func readSections(f File) (jobs []*ofeliaJob) {
 		case current != nil:
 			key, value, _ := strings.Cut(text, "=")
 			key = strings.ToLower(strings.TrimSpace(key))
-			current.keys[key] = append(current.keys[key], iniValue(strings.TrimSpace(value)))
+			text, ok := iniValue(strings.TrimSpace(value))
+			if !ok {
+				current.unclear = key
+			}
+			current.keys[key] = append(current.keys[key], text)
 		}
 	}
 	return jobs
 }
 
-// iniValue removes the quotes around a value, or a comment behind it.
-func iniValue(value string) string {
-	if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
-		return strings.ReplaceAll(value[1:len(value)-1], `\"`, `"`)
+// iniValue removes the quotes around a value. It returns false for a value that the readers of the two ofelias read differently.
+func iniValue(value string) (string, bool) {
+	if n := len(value); n >= 2 && value[0] == '"' && value[n-1] == '"' {
+		return value[1 : n-1], !strings.ContainsAny(value[1:n-1], `"\`)
 	}
-	if len(value) >= 2 && value[0] == '`' && value[len(value)-1] == '`' {
-		return value[1 : len(value)-1]
-	}
-	for _, mark := range []string{" ;", " #"} {
-		if before, _, found := strings.Cut(value, mark); found {
-			value = strings.TrimSpace(before)
-		}
-	}
-	return value
+	return value, !strings.ContainsAny(value, "\"\\;#`")
 }
 
 func (j *ofeliaJob) get(key string) string {
@@ -82,11 +80,10 @@ func (c *conversion) readOfeliaJob(j *ofeliaJob) {
 	if e.name != j.name {
 		e.description = j.name
 	}
-	t, err := robfigTime(j.get("schedule"), true)
-	if err != nil {
-		e.refuse("%v", err)
+	if j.unclear != "" {
+		e.refuse("%s has a quote, a backslash, ; or #, which mcuadros/ofelia and netresearch/ofelia read differently: quote the whole value", j.unclear)
 	}
-	e.setTime(t, c.useZone(e, ""))
+	e.setRobfigTime(strings.Fields(j.get("schedule")), true, c.useZone(e, ""))
 	e.timeout = "none"
 	if limit := j.get("max-runtime"); limit != "" {
 		if d, err := time.ParseDuration(limit); err != nil || d <= 0 {
@@ -95,9 +92,9 @@ func (c *conversion) readOfeliaJob(j *ofeliaJob) {
 			e.timeout = units.FormatDuration(d)
 		}
 	}
-	argv, err := splitShellwords(j.get("command"))
-	if err != nil || len(argv) == 0 {
-		e.refuse("a job without a command, or with a quote that is not closed")
+	argv, ok := splitArgs(j.get("command"))
+	if !ok || len(argv) == 0 {
+		e.refuse("a job without a command, or with a word that ofelia does not split as a shell does")
 		return
 	}
 	switch j.kind {
@@ -131,13 +128,16 @@ func (e *entry) setOfeliaExec(j *ofeliaJob, argv []string) {
 		return
 	}
 	e.argv = []string{"docker", "exec"}
-	if user := j.get("user"); user != "" {
-		e.argv = append(e.argv, "-u", user)
+	user := j.get("user")
+	if user == "" {
+		user = "root"
+		e.note("without user, mcuadros/ofelia runs it as root, and netresearch/ofelia as nobody")
 	}
+	e.argv = append(e.argv, "-u", user)
 	for _, v := range j.keys["environment"] {
 		e.argv = append(e.argv, "-e", v)
 	}
-	if dir := j.get("dir"); dir != "" {
+	if dir := cmp.Or(j.get("working-dir"), j.get("dir")); dir != "" {
 		e.argv = append(e.argv, "-w", dir)
 	}
 	if j.get("tty") == "true" {
@@ -147,38 +147,16 @@ func (e *entry) setOfeliaExec(j *ofeliaJob, argv []string) {
 	e.note("docker and the container %s must be on each machine that may run it: see where", container)
 }
 
-// splitShellwords splits a command at blanks, with quotes, and without expansions.
-func splitShellwords(text string) (words []string, err error) {
-	var b strings.Builder
-	in, quote := false, rune(0)
-	escaped := false
-	for _, r := range text {
-		switch {
-		case escaped:
-			b.WriteRune(r)
-			escaped = false
-		case r == '\\' && quote != '\'':
-			escaped, in = true, true
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote == 0 && (r == '"' || r == '\''):
-			quote, in = r, true
-		case quote == 0 && (r == ' ' || r == '\t' || r == '\n'):
-			if in {
-				words = append(words, b.String())
-			}
-			b.Reset()
-			in = false
-		default:
-			b.WriteRune(r)
-			in = true
+// ofeliaWord matches a word of a command that ofelia and a shell read in the same way, without a bracket or an operator at its beginning.
+var ofeliaWord = regexp.MustCompile(`^\s*(?:'([^'\\]*)'|([^\s'"\\` + "`" + `|><#{(\[][^\s'"\\` + "`" + `]*))(?:\s+|$)`)
+
+func splitArgs(text string) (words []string, ok bool) {
+	for text != "" {
+		m := ofeliaWord.FindStringSubmatch(text)
+		if m == nil {
+			return nil, false
 		}
+		words, text = append(words, m[1]+m[2]), text[len(m[0]):]
 	}
-	if quote != 0 || escaped {
-		return nil, fmt.Errorf("a quote that is not closed")
-	}
-	if in {
-		words = append(words, b.String())
-	}
-	return words, nil
+	return words, true
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,19 +29,28 @@ func readYacron(c *conversion, files []File) {
 	}
 }
 
-// withDefaults returns a job with the defaults of its file. Maps are merged one level deep.
-func withDefaults(defaults, job any) any {
-	base, _ := defaults.(map[string]any)
-	own, ok := job.(map[string]any)
-	if !ok {
-		return job
+// withDefaults returns a value with its defaults: maps are merged, at every level, and lists are appended.
+func withDefaults(defaults, own any) any {
+	switch base := defaults.(type) {
+	case map[string]any:
+		over, ok := own.(map[string]any)
+		if !ok && own != nil {
+			return own
+		}
+		merged := maps.Clone(base)
+		for key, value := range over {
+			merged[key] = value
+			if old, both := base[key]; both {
+				merged[key] = withDefaults(old, value)
+			}
+		}
+		return merged
+	case []any:
+		if list, ok := own.([]any); ok {
+			return slices.Concat(base, list)
+		}
 	}
-	merged := maps.Clone(base)
-	if merged == nil {
-		merged = map[string]any{}
-	}
-	maps.Copy(merged, own)
-	return merged
+	return own
 }
 
 func (c *conversion) readYacronJob(f File, job tree) {
@@ -152,7 +162,7 @@ func (e *entry) setYacronPolicies(job tree) {
 		e.note("there any text on stderr fails the job (producesStderr); here the exit code alone decides")
 	}
 	if policy := job.get("clusterPolicy").text(); policy == "EveryNode" {
-		e.note("clusterPolicy EveryNode: there every node runs it, here one of them")
+		e.note("clusterPolicy EveryNode: there every node runs it, here one of them; per_tick = \"all\" is every replica")
 	}
 	e.timeout = secondsOr(e, job.get("executionTimeout"), "none")
 	e.killGrace = secondsOr(e, job.get("killTimeout"), "30s")
