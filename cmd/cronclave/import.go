@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -78,7 +80,7 @@ func (a *app) importJobs(ctx context.Context, o importer.Options, paths []string
 		fmt.Fprintln(a.err, "cronclave: warning:", w)
 	}
 	if len(left) > 0 {
-		fmt.Fprintf(a.err, "cronclave: left out, because %s does not read such names: %s\n", o.Source, strings.Join(left, ", "))
+		fmt.Fprintf(a.err, "cronclave: left out: %s\n", strings.Join(left, ", "))
 	}
 	fmt.Fprintf(a.err, "cronclave: %s carried, %d not\n", console.Count(result.Carried, "job"), result.Refused)
 	if strict && result.Refused > 0 {
@@ -90,10 +92,14 @@ func (a *app) importJobs(ctx context.Context, o importer.Options, paths []string
 // maxImported bounds each file.
 const maxImported = 16 << 20
 
-// readImported reads a file, the files of a folder, or the standard input. left has the names of a folder that the source does not read.
+// readImported reads a file, the files of a folder, or the standard input. left has the names in a folder that are not read: names that the source does not
+// read, folders, and links that lead nowhere.
 func (a *app) readImported(ctx context.Context, source, path string) (files []importer.File, left []string, err error) {
 	if path == "-" {
-		text, err := io.ReadAll(io.LimitReader(a.in, maxImported))
+		text, err := io.ReadAll(io.LimitReader(a.in, maxImported+1))
+		if err == nil && len(text) > maxImported {
+			err = fmt.Errorf("it has more than %d bytes", maxImported)
+		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the standard input: %w", err)
 		}
@@ -106,6 +112,15 @@ func (a *app) readImported(ctx context.Context, source, path string) (files []im
 		}
 	}
 	for _, name := range names {
+		target, err := filepath.EvalSymlinks(name)
+		switch {
+		case name != path && errors.Is(err, fs.ErrNotExist):
+			left = append(left, name)
+			continue
+		case source == "systemd" && target == os.DevNull: // masked
+			files = append(files, importer.File{Name: name})
+			continue
+		}
 		text, err := safefile.Read(ctx, name, safefile.Policy{MaxBytes: maxImported})
 		if err != nil {
 			return nil, nil, fmt.Errorf("read %s: %w", name, err)
@@ -143,6 +158,7 @@ func importedNames(source, folder string) (names, left []string, err error) {
 			}
 			names, left = append(names, deeper...), append(left, out...)
 		case entry.IsDir():
+			left = append(left, name+"/")
 		case wanted:
 			names = append(names, path)
 		default:

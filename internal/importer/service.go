@@ -15,26 +15,25 @@ import (
 
 // A service is the service that a timer starts, and the entry that its command goes into.
 type service struct {
-	*unit
+	unit *unit
 	*entry
-	name     string
 	instance string
 }
 
 const servicePath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 
 func (s service) read() {
-	kind := strings.ToLower(s.last("Service.Type"))
+	kind := strings.ToLower(s.unit.last("Service.Type"))
 	switch kind {
 	case "", "simple", "exec", "oneshot":
 	default:
 		s.refuse("a service of the type %s", kind)
 	}
-	if s.isTrue("Service.RemainAfterExit") {
+	if s.unit.isTrue("Service.RemainAfterExit") {
 		s.refuse("RemainAfterExit=yes: it runs once after the boot, and then never again")
 	}
 	for _, key := range []string{"ExecCondition", "ExecStartPre", "ExecStartPost", "ExecStopPost"} {
-		if key != "ExecStartPre" && s.last("Service."+key) != "" {
+		if key != "ExecStartPre" && s.unit.last("Service."+key) != "" {
 			s.refuse("%s= has no equivalent", key)
 		}
 	}
@@ -48,12 +47,13 @@ func (s service) read() {
 
 // readCommands sets the command. Several commands become one script that ends at the first failure.
 func (s service) readCommands(oneshot bool) {
-	lines := slices.Concat(s.all("Service.ExecStartPre"), s.all("Service.ExecStart"))
-	if len(s.all("Service.ExecStart")) == 0 {
+	lines := slices.Concat(s.unit.all("Service.ExecStartPre"), s.unit.all("Service.ExecStart"))
+	s.refuseManagerVariables(strings.Join(lines, "\n"))
+	if len(s.unit.all("Service.ExecStart")) == 0 {
 		s.refuse("a service without a command")
 		return
 	}
-	if len(s.all("Service.ExecStart")) > 1 && !oneshot {
+	if len(s.unit.all("Service.ExecStart")) > 1 && !oneshot {
 		s.refuse("several commands, which only a oneshot service may have")
 	}
 	var commands []execLine
@@ -70,7 +70,6 @@ func (s service) readCommands(oneshot bool) {
 		return
 	}
 	var b strings.Builder
-	b.WriteString("set -f\n") // a variable is split at blanks there, and never matched with files
 	for i, c := range commands {
 		line := c.shell()
 		switch {
@@ -91,11 +90,23 @@ type execLine struct {
 	ignored bool // a failure is a success
 }
 
-// An execWord is a word of a command: parts of plain text and of variables, in turn. split is true for a word that is one variable without braces.
-type execWord struct {
-	parts []string
-	split bool
+// managerVariable matches variables that systemd sets, in a command or in the script of a shell.
+var managerVariable = regexp.MustCompile(`\$\{?((?:STATE|RUNTIME|CACHE|LOGS|CONFIGURATION|CREDENTIALS)_DIRECTORY|HOME|USER|LOGNAME|SHELL|` +
+	`INVOCATION_ID|MAINPID|MANAGERPID|JOURNAL_STREAM|NOTIFY_SOCKET|WATCHDOG_[A-Z]+|LISTEN_[A-Z]+|TRIGGER_[A-Z_]+|SYSTEMD_[A-Z_]+|MONITOR_[A-Z_]+)\b`)
+
+// refuseManagerVariables refuses commands with a variable that systemd sets and cronclave does not: it would be empty, as in "rm -r ${STATE_DIRECTORY}/x".
+func (s service) refuseManagerVariables(commands string) {
+	for _, m := range managerVariable.FindAllStringSubmatch(commands, -1) {
+		_, known := s.getEnv(m[1])
+		ofUser := slices.Contains([]string{"HOME", "USER", "LOGNAME", "SHELL"}, m[1]) && s.unit.last("Service.User") != ""
+		if !known && !ofUser {
+			s.refuse("the variable %s is systemd's: it has no value here", m[1])
+		}
+	}
 }
+
+// An execWord is a word of a command: parts of plain text, and the names of variables whose values are not known, in turn.
+type execWord struct{ parts []string }
 
 func (c execLine) plain() bool {
 	return !c.ignored && !slices.ContainsFunc(c.words, func(w execWord) bool { return len(w.parts) > 1 })
@@ -120,8 +131,6 @@ func (c execLine) shell() string {
 	for i, w := range c.words {
 		for k, p := range w.parts {
 			switch {
-			case k%2 == 1 && w.split:
-				words[i] += "$" + p
 			case k%2 == 1:
 				words[i] += `"${` + p + `}"`
 			case p != "" || len(w.parts) == 1:
@@ -164,7 +173,14 @@ func (s service) parseExec(line string) ([]execLine, error) {
 		if text, err = s.expandSpecifiers(text); err != nil {
 			return nil, err
 		}
-		current.words = append(current.words, parseVariables(text, literal))
+		expanded, err := s.expandVariables(text, literal)
+		if err != nil {
+			return nil, err
+		}
+		if len(current.words) == 0 && (len(expanded) != 1 || expanded[0].parts[0] != text) {
+			return nil, errors.New("a variable as the name of a program")
+		}
+		current.words = append(current.words, expanded...)
 	}
 	if len(current.words) > 0 {
 		commands = append(commands, current)
@@ -195,36 +211,51 @@ func (s service) cutPrefixes(text string, c *execLine) (rest string, literal boo
 	return "", false, errors.New("a service without a command")
 }
 
-// parseVariables finds $NAME and ${NAME} in a word. $NAME counts only if it is the whole word.
-func parseVariables(text string, literal bool) execWord {
+// expandVariables replaces $NAME and ${NAME} in a word. $NAME counts only if it is the whole word, and becomes the words of its value.
+func (s service) expandVariables(text string, literal bool) ([]execWord, error) {
 	if literal || !strings.Contains(text, "$") {
-		return execWord{parts: []string{text}}
+		return []execWord{{[]string{text}}}, nil
 	}
-	if name := variableName.FindString(strings.TrimPrefix(text, "$")); text[0] == '$' && len(name) == len(text)-1 && name != "" {
-		return execWord{parts: []string{"", name, ""}, split: true}
+	if name := variableName.FindString(text[1:]); text[0] == '$' && name != "" && len(name) == len(text)-1 {
+		value, known := s.getEnv(name)
+		words, err := splitQuoted(value)
+		if !known || err != nil {
+			return nil, fmt.Errorf("$%s becomes several words, and its value is not known here", name)
+		}
+		var expanded []execWord
+		for _, w := range words {
+			expanded = append(expanded, execWord{[]string{w.text}})
+		}
+		return expanded, nil
 	}
-	w := execWord{}
+	var w execWord
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
+		name := ""
+		if strings.HasPrefix(text[i:], "${") {
+			name = variableName.FindString(text[i+2:])
+		}
 		switch {
 		case strings.HasPrefix(text[i:], "$$"):
 			b.WriteByte('$')
 			i++
-		case strings.HasPrefix(text[i:], "${"):
-			name := variableName.FindString(text[i+2:])
-			if name == "" || !strings.HasPrefix(text[i+2+len(name):], "}") {
-				b.WriteByte('$')
+		case name != "" && strings.HasPrefix(text[i+2+len(name):], "}"):
+			i += len("${}") + len(name) - 1
+			value, known := s.getEnv(name)
+			if b.WriteString(value); known {
 				continue
+			}
+			if s.envFile == "" && !slices.ContainsFunc(s.envFromFile, func(v variable) bool { return v.name == name }) && !managerVariable.MatchString("$"+name) {
+				return nil, fmt.Errorf("the variable %s has no value", name)
 			}
 			w.parts = append(w.parts, b.String(), name)
 			b.Reset()
-			i += len("${}") + len(name) - 1
 		default:
 			b.WriteByte(text[i])
 		}
 	}
 	w.parts = append(w.parts, b.String())
-	return w
+	return []execWord{w}, nil
 }
 
 type quotedWord struct {
@@ -259,7 +290,7 @@ func splitQuoted(line string) (words []quotedWord, err error) {
 			i += n
 		case quote != 0 && ch == quote:
 			quote = 0
-		case quote == 0 && (ch == '"' || ch == '\'') && !inWord:
+		case quote == 0 && (ch == '"' || ch == '\''):
 			quote, inWord, quoted = ch, true, true
 		case quote == 0 && (ch == ' ' || ch == '\t'):
 			end()
@@ -298,14 +329,15 @@ func cEscape(s string) (text string, n int, ok bool) {
 
 // expandSpecifiers replaces the specifiers that do not depend on the host.
 func (s service) expandSpecifiers(text string) (string, error) {
-	stem := strings.TrimSuffix(s.name, path.Ext(s.name))
+	name := s.unit.name
+	stem := strings.TrimSuffix(name, path.Ext(name))
 	prefix, _, _ := strings.Cut(stem, "@")
 	last := prefix[strings.LastIndex(prefix, "-")+1:]
 	known := map[byte]string{
-		'%': "%", 'n': s.name, 'N': stem, 'p': prefix, 'P': unescapeUnit(prefix), 'j': last, 'J': unescapeUnit(last), 'i': s.instance, 'I': unescapeUnit(s.instance),
+		'%': "%", 'n': name, 'N': stem, 'p': prefix, 'P': unescapeUnit(prefix), 'j': last, 'J': unescapeUnit(last), 'i': s.instance, 'I': unescapeUnit(s.instance),
 		't': "/run", 'S': "/var/lib", 'C': "/var/cache", 'L': "/var/log", 'E': "/etc", 'T': "/tmp", 'V': "/var/tmp",
 	}
-	switch user := s.last("Service.User"); user { // without a user, %h suggests a unit of a user's own manager
+	switch user := s.unit.last("Service.User"); user { // without a user, %h suggests a unit of a user's own manager
 	case "":
 	case "root":
 		known['u'], known['U'], known['h'], known['g'], known['G'] = "root", "0", "/root", "root", "0"
@@ -348,10 +380,19 @@ func unescapeUnit(text string) string {
 	return b.String()
 }
 
-// readEnvironment sets the variables. In systemd, a file of EnvironmentFile= wins over Environment=; here, env wins.
+// readEnvironment sets the variables. In systemd, a file of EnvironmentFile= wins over Environment=; here, env wins. So they do not go together.
 func (s service) readEnvironment() {
-	s.setEnv("PATH", servicePath)
-	for _, line := range s.all("Service.Environment") {
+	files := s.unit.all("Service.EnvironmentFile")
+	switch {
+	case len(files) == 0:
+		s.setEnv("PATH", servicePath)
+		s.setDirectories()
+	case len(files) > 1:
+		s.refuse("several files of EnvironmentFile=: env_file takes one")
+	case s.unit.last("Service.Environment") != "":
+		s.refuse("Environment= beside EnvironmentFile=: the file wins there, and env wins here")
+	}
+	for _, line := range s.unit.all("Service.Environment") {
 		words, err := splitQuoted(line)
 		if err != nil {
 			s.refuse("Environment=: %v", err)
@@ -366,10 +407,6 @@ func (s service) readEnvironment() {
 			s.setEnv(name, value)
 		}
 	}
-	files := s.all("Service.EnvironmentFile")
-	if len(files) > 1 {
-		s.refuse("several files of EnvironmentFile=: env_file takes one")
-	}
 	for _, file := range files {
 		name, optional := strings.CutPrefix(file, "-")
 		expanded, err := s.expandSpecifiers(name)
@@ -381,20 +418,27 @@ func (s service) readEnvironment() {
 		if optional {
 			s.note("%s must be there: without it the job does not start", expanded)
 		}
-		if len(s.env) > 1 {
-			s.note("env wins over env_file here; in systemd the file wins")
-		}
 	}
 	for _, key := range []string{"AmbientCapabilities", "PassEnvironment", "LoadCredential", "SetCredential", "LoadCredentialEncrypted"} {
-		if s.last("Service."+key) != "" {
+		if s.unit.last("Service."+key) != "" {
 			s.refuse("%s= has no equivalent", key)
+		}
+	}
+}
+
+// setDirectories sets the variables for the folders that systemd makes.
+func (s service) setDirectories() {
+	for _, d := range [][2]string{{"State", "/var/lib/"}, {"Cache", "/var/cache/"}, {"Logs", "/var/log/"}, {"Configuration", "/etc/"}} {
+		if value := strings.Join(s.unit.all("Service."+d[0]+"Directory"), " "); value != "" && !strings.ContainsAny(value, " \t:%") {
+			s.setEnv(strings.ToUpper(d[0])+"_DIRECTORY", d[1]+value)
+			s.note("%s%s must be there", d[1], value)
 		}
 	}
 }
 
 func (s service) readSettings() {
 	for key, field := range map[string]*string{"User": &s.user, "Group": &s.group, "WorkingDirectory": &s.dir} {
-		value := s.last("Service." + key)
+		value := s.unit.last("Service." + key)
 		expanded, err := s.expandSpecifiers(value)
 		if err != nil {
 			s.refuse("%s=: %v", key, err)
@@ -417,21 +461,21 @@ func (s service) readSettings() {
 	if s.user == "" {
 		s.user = "root"
 	}
-	s.keepsPrivileges = s.isTrue("Service.NoNewPrivileges")
-	if s.isTrue("Service.DynamicUser") {
+	s.keepsPrivileges = s.unit.isTrue("Service.NoNewPrivileges")
+	if s.unit.isTrue("Service.DynamicUser") {
 		s.refuse("DynamicUser=yes has no equivalent")
 	}
-	if umask := s.last("Service.UMask"); umask != "" {
+	if umask := s.unit.last("Service.UMask"); umask != "" {
 		s.umask = fmt.Sprintf("%03s", strings.TrimLeft(umask, "0"))
 	}
-	if nice := s.last("Service.Nice"); nice != "" {
+	if nice := s.unit.last("Service.Nice"); nice != "" {
 		n, err := strconv.Atoi(nice)
 		if err != nil {
 			s.refuse("Nice=%s is no number", nice)
 		}
 		s.nice = n
 	}
-	for _, word := range strings.Fields(strings.Join(s.all("Service.SuccessExitStatus"), " ")) {
+	for _, word := range strings.Fields(strings.Join(s.unit.all("Service.SuccessExitStatus"), " ")) {
 		n, err := strconv.Atoi(word)
 		if err != nil || n < 0 || n > 255 {
 			s.refuse("SuccessExitStatus=%s is no exit code", word)
@@ -455,43 +499,43 @@ func (s service) readLimits(oneshot bool) {
 	key := "Service.RuntimeMaxSec"
 	if oneshot {
 		key = "Service.TimeoutStartSec"
-		if s.last(key) == "" {
+		if s.unit.last(key) == "" {
 			key = "Service.TimeoutSec"
 		}
 	}
 	s.timeout = "none"
-	if text := s.last(key); text != "" && text != "infinity" && text != "0" {
+	if text := s.unit.last(key); text != "" && text != "infinity" && text != "0" {
 		if d, err := timeSpan(text); err != nil {
 			s.refuse("%s=%s is no time", key, text)
 		} else {
 			s.timeout = units.FormatDuration(d)
 		}
 	}
-	if text := s.last("Service.TimeoutStopSec"); text != "" && text != "infinity" {
+	if text := s.unit.last("Service.TimeoutStopSec"); text != "" && text != "infinity" {
 		if d, err := timeSpan(text); err == nil {
 			s.killGrace = units.FormatDuration(d)
 		}
 	}
-	if text := s.last("Service.MemoryMax"); text != "" && text != "infinity" {
+	if text := s.unit.last("Service.MemoryMax"); text != "" && text != "infinity" {
 		if m := sizeText.FindStringSubmatch(text); m == nil {
 			s.refuse("MemoryMax=%s is no size", text)
 		} else {
 			s.memory = m[1] + map[string]string{"": "B", "K": "KiB", "M": "MiB", "G": "GiB", "T": "TiB"}[m[2]]
 		}
 	}
-	if text := s.last("Service.TasksMax"); text != "" && text != "infinity" {
+	if text := s.unit.last("Service.TasksMax"); text != "" && text != "infinity" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
 			s.refuse("TasksMax=%s is no number", text)
 		}
 		s.pids = n
 	}
-	if restart := s.last("Service.Restart"); restart != "" && restart != "no" {
+	if restart := s.unit.last("Service.Restart"); restart != "" && restart != "no" {
 		if restart != "on-failure" {
 			s.refuse("Restart=%s has no equivalent", restart)
 		}
 		s.retry = &retry{max: 5}
-		if d, err := timeSpan(s.last("Service.RestartSec")); err == nil && d > 0 {
+		if d, err := timeSpan(s.unit.last("Service.RestartSec")); err == nil && d > 0 {
 			s.retry.delay = units.FormatDuration(d)
 			s.retry.maxDelay = s.retry.delay
 		}
@@ -502,7 +546,7 @@ func (s service) readLimits(oneshot bool) {
 // listLost names the settings that are lost, because many of them are security.
 func (s service) listLost() {
 	var lost []string
-	for key := range s.settings {
+	for key := range s.unit.settings {
 		if lostKeys.MatchString(key) {
 			lost = append(lost, strings.TrimPrefix(key, "Service."))
 		}
@@ -514,7 +558,7 @@ func (s service) listLost() {
 	if len(lost) > 0 {
 		s.note("lost, some of it security: %s", strings.Join(lost, ", "))
 	}
-	if s.last("Unit.OnFailure") != "" {
-		s.note("OnFailure=%s is left out; see [notify.NAME]", s.last("Unit.OnFailure"))
+	if s.unit.last("Unit.OnFailure") != "" {
+		s.note("OnFailure=%s is left out; see [notify.NAME]", s.unit.last("Unit.OnFailure"))
 	}
 }

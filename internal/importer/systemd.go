@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -15,26 +16,23 @@ import (
 
 // A unit is the settings of a unit file with its drop-ins, by section and key.
 type unit struct {
+	unitFile
 	name     string
-	place    string
-	settings map[string][]setting
+	settings map[string][]string
 }
 
-type setting struct {
-	value, place string
+// A unitFile is a unit file or a drop-in. A file that is empty, or a link to /dev/null, masks others of its name.
+type unitFile struct {
+	File
+	twin string // another file of the same name, and no rule says which of the two counts
 }
 
-func (u *unit) all(key string) (values []string) {
-	for _, s := range u.settings[key] {
-		values = append(values, s.value)
-	}
-	return values
-}
+func (u *unit) all(key string) []string { return u.settings[key] }
 
 // last returns the last value of a key, or "".
 func (u *unit) last(key string) string {
 	if list := u.settings[key]; len(list) > 0 {
-		return list[len(list)-1].value
+		return list[len(list)-1]
 	}
 	return ""
 }
@@ -43,74 +41,180 @@ func (u *unit) isTrue(key string) bool {
 	return slices.Contains([]string{"yes", "true", "on", "1", "y", "t"}, strings.ToLower(u.last(key)))
 }
 
-// monotonic lists the timers that OnCalendar= resets together with itself.
-var monotonic = []string{"Timer.OnActiveSec", "Timer.OnBootSec", "Timer.OnStartupSec", "Timer.OnUnitActiveSec", "Timer.OnUnitInactiveSec"}
-
-var catHeader = regexp.MustCompile(`^# (/\S+\.(timer|service|conf))$`)
+// A unitSet is the files of an import: units by their names, and drop-ins by folder and name, such as "a.timer.d/b.conf".
+type unitSet struct {
+	units, dropIns map[string]unitFile
+	applied        map[string]bool // drop-ins of a timer or its service
+}
 
 // readUnits reads unit files and drop-ins, or the output of systemctl cat.
 func readUnits(c *conversion, files []File) {
-	found := map[string]*unit{}
-	var dropIns []File
+	set := unitSet{map[string]unitFile{}, map[string]unitFile{}, map[string]bool{}}
 	for _, f := range files {
 		for _, part := range splitCat(f) {
 			name := path.Base(part.Name)
+			folder := path.Base(path.Dir(part.Name))
 			switch {
-			case strings.HasSuffix(name, ".conf"):
-				dropIns = append(dropIns, part)
-			case strings.HasSuffix(name, ".timer"), strings.HasSuffix(name, ".service"):
-				u := &unit{name: name, place: part.Name, settings: map[string][]setting{}}
-				u.read(part)
-				found[name] = u
+			case path.Ext(name) == ".timer", path.Ext(name) == ".service":
+				addUnitFile(set.units, name, part)
+			case path.Ext(name) == ".conf" && path.Ext(folder) == ".d":
+				addUnitFile(set.dropIns, folder+"/"+name, part)
 			default:
-				c.refuseFile(f.Name, "it is no timer, service or drop-in, and no output of systemctl cat")
+				c.refuseFile(f.Name, "it is no timer, service or drop-in in a folder UNIT.d, and no output of systemctl cat")
 			}
 		}
 	}
-	slices.SortStableFunc(dropIns, func(a, b File) int { return strings.Compare(path.Base(a.Name), path.Base(b.Name)) })
-	for _, f := range dropIns {
-		if u := found[strings.TrimSuffix(path.Base(path.Dir(f.Name)), ".d")]; u != nil {
-			u.read(f)
+	for _, name := range slices.Sorted(maps.Keys(set.units)) {
+		switch {
+		case path.Ext(name) != ".timer":
+		case set.units[name].masked():
+			c.warn("%s is masked, and left out", name)
+		default:
+			c.readTimer(set.load(name), set)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		if strings.HasSuffix(name, ".timer") {
-			c.readTimer(found[name], found)
+	for _, key := range slices.Sorted(maps.Keys(set.dropIns)) {
+		if !set.applied[key] {
+			c.refuseFile(set.dropIns[key].Name, "a drop-in for no timer among the files, and for no service of one")
 		}
 	}
 }
 
-// splitCat splits the output of systemctl cat into the files in it. A File without such headers stays one.
+// addUnitFile adds a file, unless a file of the same name in a folder that counts more is there.
+func addUnitFile(files map[string]unitFile, key string, f File) {
+	old, found := files[key]
+	switch order := cmp.Compare(rankOf(f), rankOf(old.File)); {
+	case !found || order < 0:
+		files[key] = unitFile{File: f}
+	case order == 0 && f.Text != old.Text:
+		old.twin = f.Name
+		files[key] = old
+	}
+}
+
+// rankOf returns the rank of the folder of a file. The file of the lowest rank counts.
+func rankOf(f File) int {
+	roots := []string{"/etc/", "/run/", "/usr/local/lib/", "/usr/lib/", "/lib/"}
+	if i := slices.IndexFunc(roots, func(root string) bool { return strings.HasPrefix(f.Name, root) }); i >= 0 {
+		return i
+	}
+	return len(roots)
+}
+
+func (f unitFile) masked() bool { return strings.TrimSpace(f.Text) == "" }
+
+// load returns a unit with its drop-ins, or nil. The unit may be an instance of a template.
+func (set unitSet) load(name string) *unit {
+	f, found := set.units[name]
+	if template := templateOf(name); !found && template != "" {
+		f, found = set.units[template]
+	}
+	if !found {
+		return nil
+	}
+	u := &unit{unitFile: f, name: name, settings: map[string][]string{}}
+	u.read(f.Text)
+	chosen := map[string]unitFile{} // drop-ins by their names
+	for _, folder := range dropInFolders(name) {
+		for key, d := range set.dropIns {
+			base, isOf := strings.CutPrefix(key, folder+"/")
+			if !isOf {
+				continue
+			}
+			set.applied[key] = true
+			if old, ok := chosen[base]; !ok || rankOf(d.File) < rankOf(old.File) {
+				chosen[base] = d
+			}
+		}
+	}
+	for _, base := range slices.Sorted(maps.Keys(chosen)) {
+		u.read(chosen[base].Text)
+		u.twin = cmp.Or(u.twin, chosen[base].twin)
+	}
+	return u
+}
+
+// templateOf returns "a@.timer" for "a@b.timer", and "" for a name without an instance.
+func templateOf(name string) string {
+	if prefix, _, ok := strings.Cut(name, "@"); ok {
+		return prefix + "@" + path.Ext(name)
+	}
+	return ""
+}
+
+// dropInFolders returns the folders of the drop-ins of a unit, those for the fewest units first: a-b@c.timer.d, a-b@.timer.d, a-.timer.d and timer.d.
+func dropInFolders(name string) []string {
+	folders, ext := []string{name + ".d"}, path.Ext(name)
+	if template := templateOf(name); template != "" && template != name {
+		folders = append(folders, template+".d")
+	}
+	prefix, _, _ := strings.Cut(strings.TrimSuffix(name, ext), "@")
+	for i := len(prefix) - 2; i > 0; i-- {
+		if prefix[i] == '-' {
+			folders = append(folders, prefix[:i+1]+ext+".d")
+		}
+	}
+	return append(folders, ext[1:]+".d")
+}
+
+var (
+	catHeader  = regexp.MustCompile(`^# (/\S*/(?:[^/\s]+\.(?:timer|service)|(?:[^/\s]+\.)?(?:timer|service)\.d/[^/\s]+\.conf))$`)
+	userFolder = regexp.MustCompile(`/systemd/user/|/\.config/systemd/`)
+)
+
+// splitCat splits the output of systemctl cat into the files in it. A unit file, and a File without such headers, stays one.
 func splitCat(f File) []File {
-	var parts []File
-	var b strings.Builder
-	name := f.Name
-	flush := func() {
-		if strings.TrimSpace(b.String()) != "" {
-			parts = append(parts, File{name, b.String()})
-		}
-		b.Reset()
+	if slices.Contains([]string{".timer", ".service", ".conf"}, path.Ext(f.Name)) {
+		return []File{f}
 	}
-	for line := range strings.Lines(f.Text) {
-		if m := catHeader.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
-			flush()
-			name = m[1]
+	parts := []File{{Name: f.Name}}
+	lines := slices.Collect(strings.Lines(f.Text))
+	for i, line := range lines {
+		m := catHeader.FindStringSubmatch(strings.TrimSpace(line))
+		if m != nil && beginsSection(lines[i+1:]) {
+			parts = append(parts, File{Name: m[1]})
 		}
-		b.WriteString(line)
+		parts[len(parts)-1].Text += line
 	}
-	flush()
+	if strings.TrimSpace(parts[0].Text) == "" && len(parts) > 1 {
+		parts = parts[1:]
+	}
 	return parts
 }
 
-// read adds the settings of a file. An empty value resets a key, as in systemd.
-func (u *unit) read(f File) {
-	section, n, start, joined := "", 0, 0, ""
-	for line := range strings.Lines(f.Text) {
-		n++
-		text := strings.TrimSpace(line)
-		if joined == "" {
-			start = n
+// beginsSection reports whether the first line that is no comment begins a section, as in a unit file. Otherwise, a line like a header is a mere comment.
+func beginsSection(lines []string) bool {
+	for _, line := range lines {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' && line[0] != ';' {
+			return line[0] == '['
 		}
+	}
+	return true
+}
+
+// fault returns why a unit cannot be carried, or "".
+func (u *unit) fault() string {
+	for key, list := range u.settings {
+		if strings.HasPrefix(key, "Install.") && slices.Contains(strings.Fields(strings.Join(list, " ")), "default.target") {
+			return u.name + " is for default.target, as units of a user's own manager are: here it would run as root"
+		}
+	}
+	switch {
+	case u.twin != "":
+		return fmt.Sprintf("%s and %s are of the same name, and it is not known which counts", u.Name, u.twin)
+	case u.masked():
+		return u.name + " is masked"
+	case userFolder.MatchString(u.Name):
+		return u.name + " is a unit of a user's own manager: here it would run as root"
+	}
+	return ""
+}
+
+// read adds the settings of a file. An empty value resets a key, as in systemd.
+func (u *unit) read(text string) {
+	section, joined := "", ""
+	for line := range strings.Lines(text) {
+		text := strings.TrimSpace(line)
 		if text == "" && joined == "" || strings.HasPrefix(text, "#") || strings.HasPrefix(text, ";") {
 			continue
 		}
@@ -123,17 +227,18 @@ func (u *unit) read(f File) {
 			section = text[1 : len(text)-1]
 			continue
 		}
-		key, value, ok := strings.Cut(text, "=")
-		if !ok {
-			continue
+		if key, value, ok := strings.Cut(text, "="); ok {
+			u.set(section+"."+strings.TrimSpace(key), strings.TrimSpace(value))
 		}
-		u.set(section+"."+strings.TrimSpace(key), strings.TrimSpace(value), fmt.Sprintf("%s:%d", f.Name, start))
 	}
 }
 
-func (u *unit) set(key, value, place string) {
+// monotonic lists the timers that OnCalendar= resets together with itself.
+var monotonic = []string{"Timer.OnActiveSec", "Timer.OnBootSec", "Timer.OnStartupSec", "Timer.OnUnitActiveSec", "Timer.OnUnitInactiveSec"}
+
+func (u *unit) set(key, value string) {
 	if value != "" {
-		u.settings[key] = append(u.settings[key], setting{value, place})
+		u.settings[key] = append(u.settings[key], value)
 		return
 	}
 	delete(u.settings, key)
@@ -146,39 +251,34 @@ func (u *unit) set(key, value, place string) {
 }
 
 // readTimer adds the entry of a timer, with the service that it starts.
-func (c *conversion) readTimer(u *unit, found map[string]*unit) {
-	e := c.newEntry(u.place)
+func (c *conversion) readTimer(u *unit, set unitSet) {
+	e := c.newEntry(u.Name)
 	for key, list := range u.settings {
-		if strings.HasPrefix(key, "Timer.") {
-			for _, s := range list {
-				e.source = append(e.source, strings.TrimPrefix(key, "Timer.")+"="+s.value)
+		for _, value := range list {
+			if name, ok := strings.CutPrefix(key, "Timer."); ok {
+				e.source = append(e.source, name+"="+value)
 			}
 		}
 	}
 	slices.Sort(e.source)
 	stem := strings.TrimSuffix(u.name, ".timer")
 	e.name, e.description = c.names.unique(stem), u.last("Unit.Description")
-	c.setTimes(e, u)
-	started := u.last("Timer.Unit")
-	if started == "" {
-		started = stem + ".service"
-	}
-	s, instance := found[started], ""
-	if s == nil {
-		if prefix, rest, isInstance := strings.Cut(strings.TrimSuffix(started, ".service"), "@"); isInstance {
-			s, instance = found[prefix+"@.service"], rest
-		}
-	}
+	started := cmp.Or(u.last("Timer.Unit"), stem+".service")
+	s := set.load(started)
 	switch {
+	case u.fault() != "":
+		e.refuse("%s", u.fault())
 	case strings.HasSuffix(stem, "@"):
-		e.refuse("a template without an instance: name the instances, as systemctl cat %sNAME.timer does", stem)
+		e.refuse("a template without an instance, also in the output of systemctl cat: name the file of each instance %sINSTANCE.timer", stem)
 	case s == nil:
 		e.refuse("%s is not among the files: systemctl cat %s %s prints both", started, u.name, started)
-	default:
-		if strings.HasSuffix(stem, "@") || instance == "" {
-			_, instance, _ = strings.Cut(stem, "@")
-		}
-		service{unit: s, entry: e, name: started, instance: instance}.read()
+	case s.fault() != "":
+		e.refuse("%s", s.fault())
+	}
+	c.setTimes(e, u)
+	if s != nil {
+		_, instance, _ := strings.Cut(strings.TrimSuffix(started, ".service"), "@")
+		service{unit: s, entry: e, instance: instance}.read()
 	}
 }
 
@@ -209,6 +309,7 @@ func (c *conversion) setTimes(e *entry, u *unit) {
 	if u.last("Timer.RandomizedOffsetSec") != "" {
 		e.note("RandomizedOffsetSec= is left out; see jitter, and H in a schedule")
 	}
+	e.overlap = "queue"
 	if u.isTrue("Timer.Persistent") && len(events) > 0 {
 		e.catchUp, e.catchUpWindow = "latest", "366d"
 	}
