@@ -20,8 +20,8 @@ func TestCrontabDetails(t *testing.T) {
 		"some lines with a user":               {crontabOf(""), "crontab", "0 3 * * * root x\n0 3 * * * y z\n", "may be a user", ""},
 		"a user in the standard input":         {crontabOf(""), "", "0 3 * * * root x\n", "may be a user", ""},
 		"a user in each line":                  {crontabOf(""), "crontab", "0 3 * * * root x\n0 3 * * * mysql y\n", `user = "mysql"`, ""},
-		"a backslash of Debian's":              {crontabOf(""), "", `0 3 * * * a \\ b` + "\n", `a \ b`, ""},
-		"a backslash of OpenBSD's":             {crontabOf("openbsd"), "", `0 3 * * * a \\ b` + "\n", `a \\ b`, ""},
+		"a backslash of Debian's":              {crontabOf(""), "", `0 3 * * * a \\ b` + "\n", "exit\na \\ b'''", ""},
+		"a backslash of OpenBSD's":             {crontabOf("openbsd"), "", `0 3 * * * a \\ b` + "\n", "exit\na \\\\ b'''", ""},
 		"a line that busybox joins":            {crontabOf("busybox"), "", "0 3 * * * a \\\nb\n", "a b'''", ""},
 		"a comment that busybox joins":         {crontabOf("busybox"), "", "# a \\\n0 3 * * * b\n0 4 * * * c\n", "Carried: 1. Not carried: 0", ""},
 		"a comment of busybox":                 {crontabOf("busybox"), "", "0 3 * * * a # b\n", "exit\na '''", ""},
@@ -37,9 +37,9 @@ func TestCrontabDetails(t *testing.T) {
 		"a long step of supercronic":           {crontabOf("supercronic"), "", "*/60 * * * * a\n", "refuses the step", ""},
 		"a home of systemd-cron":               {crontabOf("systemd-cron"), "", "HOME=/srv\n0 3 * * * a\n", `dir = "/"`, "cd "},
 		"every secret of a line":               {crontabOf(""), "", "0 3 * * * mysql -pfirst a && mysql -psecond b\n", "schedule: 0 3 * * *\n# not carried", "mysql"},
-		"a user's name without the user":       {crontabOf(""), "", "0 3 * * * rm -r /home/$USER/x\n", "$USER has no value", ""},
+		"a user's name without the user":       {crontabOf(""), "", "0 3 * * * rm -r /home/$USER/x\n", "not carried: $USER has no value", ""},
 		"an address in a command":              {crontabOf(""), "", "MAILTO=a@b\n0 3 * * * /bin/mail $MAILTO\n", `MAILTO = "a@b"`, ""},
 		"a user before a program":              {crontabOf(""), "crontab", "0 3 * * * pi /bin/sh x\n", "may be a user", ""},
-		"a variable in Latin-1":                {crontabOf(""), "", "A=\xe9\"\n0 3 * * * a\n", "not UTF-8", ""},
+		"a variable in Latin-1":                {crontabOf(""), "", "A=\xe9\n0 3 * * * a\n", "not UTF-8", ""},
 	})
 }

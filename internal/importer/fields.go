@@ -213,7 +213,7 @@ func (d dialect) parseItem(s span, index int, item string) (set uint64, random, 
 	lowText, highText, isRange := strings.Cut(body, "-")
 	switch {
 	case body == "*":
-		if low = d.lowest(s, index); low < s.low {
+		if low = d.lowestValue(s, index); low < s.low {
 			exact = step == 1
 		}
 	case body == "?" && d.question && (index == dayOfMonth || index == dayOfWeek || d.name == robfig.name):
@@ -237,8 +237,8 @@ func (d dialect) parseItem(s span, index int, item string) (set uint64, random, 
 	return steps(low, high, min(step, high-low+1)), false, exact, nil
 }
 
-// lowest returns the value at which "*" begins.
-func (d dialect) lowest(s span, index int) int {
+// lowestValue returns the value at which "*" begins.
+func (d dialect) lowestValue(s span, index int) int {
 	if d.unrestricted == byContent && index == dayOfMonth {
 		return 0
 	}
@@ -276,7 +276,7 @@ func (d dialect) parseRange(s span, index int, item, lowText, highText string, s
 		if step != 1 {
 			return 0, false, false, fmt.Errorf("%q goes backwards in steps", item)
 		}
-		return steps(low, s.high, 1) | steps(d.lowest(s, index), high, 1), false, false, nil
+		return steps(low, s.high, 1) | steps(d.lowestValue(s, index), high, 1), false, false, nil
 	}
 	set = steps(low, high, step)
 	if index == dayOfWeek && set&(1<<7) != 0 {

@@ -34,6 +34,7 @@ func TestOtherDetails(t *testing.T) {
 		"a pipe without a shell":    {dkron, "", dkronOf(`"schedule": "@daily", "executor_config": {"command": "x | y"}`), notCarried, ""},
 		"a user of ofelia":          {ofelia, "", sectionOf("command = a"), `"-u", "root"`, ""},
 		"a quote of ofelia":         {ofelia, "", sectionOf(`command = a "b"`), notCarried, ""},
+		"a comment of ofelia":       {ofelia, "", sectionOf(`command = a ; b`), "read differently", ""},
 		"a quoted value of ofelia":  {ofelia, "", sectionOf(`command = "sh -c 'a; b'"`), `"sh", "-c", "a; b"]`, ""},
 		"an operator of ofelia":     {ofelia, "", sectionOf(`command = a > b c`), notCarried, ""},
 		"defaults of yacron, merged": {Options{Source: "yacron"}, "", "defaults: {environment: [{key: A, value: '1'}], onFailure: {retry: {maximumRetries: 3, initialDelay: 2}}}\n" +

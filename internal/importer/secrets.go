@@ -13,19 +13,19 @@ var (
 	// Each of secretTexts has the secret as its last group that matches. A value that begins with $ is a variable, and no secret, unless it is in single quotes.
 	secretTexts = []*regexp.Regexp{
 		regexp.MustCompile(`(?i)[A-Za-z0-9_-]*` + secretWord + `[A-Za-z0-9_-]*["']?\s*[=:]\s*(?:'([^'\x00]{3}[^']*)|["']?([^\s$"'&;|<>(){}/\x00]{3}[^\s"'&;|]*))`),
-		regexp.MustCompile(`(?i)\s--?` + secretWord + `\s+` + value(`<>/-`)),
+		regexp.MustCompile(`(?i)\s--?` + secretWord + `\s+` + secretValue(`<>/-`)),
 		regexp.MustCompile(`://[^/\s:@$]*:([^@\s/$"'\x00][^@\s/$"']*)@`),
 		regexp.MustCompile(`(?i)authorization:\s*(?:[a-z]+\s+([^\s$"'\x00]{4}[^\s$"']*)|([^\s$"'\x00]{4}[^\s$"']*)(?:\s*["']|\s+-|$))`),
 		regexp.MustCompile(`\bcurl\b.*?\s(?:-u|--user)[\s=]*(?:'[^\s:']+:([^'\x00][^']*)|"?[^\s:"'$\x00]+:([^\s$"'\x00][^\s"']*))`),
-		regexp.MustCompile(`\b(?:mysql|mariadb)[a-z_-]*\b.*?\s-p` + value(`-`)),
-		regexp.MustCompile(`\bsshpass\s+-p\s*` + value(``)),
-		regexp.MustCompile(`\bredis-cli\b.*?\s(?:-a|--pass)[\s=]*` + value(`-`)),
+		regexp.MustCompile(`\b(?:mysql|mariadb)[a-z_-]*\b.*?\s-p` + secretValue(`-`)),
+		regexp.MustCompile(`\bsshpass\s+-p\s*` + secretValue(``)),
+		regexp.MustCompile(`\bredis-cli\b.*?\s(?:-a|--pass)[\s=]*` + secretValue(`-`)),
 		regexp.MustCompile(`(?:hooks\.slack\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks|api\.telegram\.org/(?:file/)?bot|\.webhook\.office\.com)[/:]?([^\s$"'\x00/][^\s"']*)`),
 	}
 )
 
-// value returns the pattern of a value that is a secret: in single quotes, or without a variable at its beginning. It does not begin with one of the others.
-func value(others string) string {
+// secretValue returns the pattern of a value that is a secret: in single quotes, or without a variable at its beginning. It does not begin with one of the others.
+func secretValue(others string) string {
 	return `(?:'([^'\x00` + others + `][^']*)|["']?([^\s$"'\x00` + others + `][^\s"']*))`
 }
 

@@ -386,7 +386,7 @@ func (s service) readEnvironment() {
 	switch {
 	case len(files) == 0:
 		s.setEnv("PATH", servicePath)
-		s.setDirectories()
+		setDirectories(s.entry, s.unit)
 	case len(files) > 1:
 		s.refuse("several files of EnvironmentFile=: env_file takes one")
 	case s.unit.last("Service.Environment") != "":
@@ -427,11 +427,11 @@ func (s service) readEnvironment() {
 }
 
 // setDirectories sets the variables for the folders that systemd makes.
-func (s service) setDirectories() {
+func setDirectories(e *entry, u *unit) {
 	for _, d := range [][2]string{{"State", "/var/lib/"}, {"Cache", "/var/cache/"}, {"Logs", "/var/log/"}, {"Configuration", "/etc/"}} {
-		if value := strings.Join(s.unit.all("Service."+d[0]+"Directory"), " "); value != "" && !strings.ContainsAny(value, " \t:%") {
-			s.setEnv(strings.ToUpper(d[0])+"_DIRECTORY", d[1]+value)
-			s.note("%s%s must be there", d[1], value)
+		if value := strings.Join(u.all("Service."+d[0]+"Directory"), " "); value != "" && !strings.ContainsAny(value, " \t:%") {
+			e.setEnv(strings.ToUpper(d[0])+"_DIRECTORY", d[1]+value)
+			e.note("%s%s must be there", d[1], value)
 		}
 	}
 }

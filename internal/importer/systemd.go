@@ -67,10 +67,10 @@ func readUnits(c *conversion, files []File) {
 	for _, name := range slices.Sorted(maps.Keys(set.units)) {
 		switch {
 		case path.Ext(name) != ".timer":
-		case set.units[name].masked():
+		case set.units[name].isMasked():
 			c.warn("%s is masked, and left out", name)
 		default:
-			c.readTimer(set.load(name), set)
+			c.readTimer(set.loadUnit(name), set)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(set.dropIns)) {
@@ -101,10 +101,10 @@ func rankOf(f File) int {
 	return len(roots)
 }
 
-func (f unitFile) masked() bool { return strings.TrimSpace(f.Text) == "" }
+func (f unitFile) isMasked() bool { return strings.TrimSpace(f.Text) == "" }
 
-// load returns a unit with its drop-ins, or nil. The unit may be an instance of a template.
-func (set unitSet) load(name string) *unit {
+// loadUnit returns a unit with its drop-ins, or nil. The unit may be an instance of a template.
+func (set unitSet) loadUnit(name string) *unit {
 	f, found := set.units[name]
 	if template := templateOf(name); !found && template != "" {
 		f, found = set.units[template]
@@ -192,8 +192,8 @@ func beginsSection(lines []string) bool {
 	return true
 }
 
-// fault returns why a unit cannot be carried, or "".
-func (u *unit) fault() string {
+// whyRefused returns why a unit cannot be carried, or "".
+func (u *unit) whyRefused() string {
 	for key, list := range u.settings {
 		if strings.HasPrefix(key, "Install.") && slices.Contains(strings.Fields(strings.Join(list, " ")), "default.target") {
 			return u.name + " is for default.target, as units of a user's own manager are: here it would run as root"
@@ -202,7 +202,7 @@ func (u *unit) fault() string {
 	switch {
 	case u.twin != "":
 		return fmt.Sprintf("%s and %s are of the same name, and it is not known which counts", u.Name, u.twin)
-	case u.masked():
+	case u.isMasked():
 		return u.name + " is masked"
 	case userFolder.MatchString(u.Name):
 		return u.name + " is a unit of a user's own manager: here it would run as root"
@@ -264,16 +264,16 @@ func (c *conversion) readTimer(u *unit, set unitSet) {
 	stem := strings.TrimSuffix(u.name, ".timer")
 	e.name, e.description = c.names.unique(stem), u.last("Unit.Description")
 	started := cmp.Or(u.last("Timer.Unit"), stem+".service")
-	s := set.load(started)
+	s := set.loadUnit(started)
 	switch {
-	case u.fault() != "":
-		e.refuse("%s", u.fault())
+	case u.whyRefused() != "":
+		e.refuse("%s", u.whyRefused())
 	case strings.HasSuffix(stem, "@"):
 		e.refuse("a template without an instance, also in the output of systemctl cat: name the file of each instance %sINSTANCE.timer", stem)
 	case s == nil:
 		e.refuse("%s is not among the files: systemctl cat %s %s prints both", started, u.name, started)
-	case s.fault() != "":
-		e.refuse("%s", s.fault())
+	case s.whyRefused() != "":
+		e.refuse("%s", s.whyRefused())
 	}
 	c.setTimes(e, u)
 	if s != nil {

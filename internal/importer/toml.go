@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/cronclave/cronclave/internal/config"
 )
@@ -19,9 +18,6 @@ func (e *entry) check() error {
 	}
 	if e.dir != "" && !filepath.IsAbs(e.dir) {
 		return fmt.Errorf("the folder %q is no absolute path", e.dir)
-	}
-	if !utf8.ValidString(e.table() + strings.Join(e.source, "")) {
-		return errors.New("the text is not UTF-8")
 	}
 	alone := *e
 	if len(e.after) > 0 { // the jobs before it are checked with the whole file
@@ -238,7 +234,7 @@ func quote(s string, replaced bool) string {
 	}
 	var b strings.Builder
 	b.WriteByte('"')
-	for i := range len(s) { // byte by byte, so that check finds what is not UTF-8
+	for i := range len(s) { // byte by byte, so that the parser finds what is not UTF-8
 		switch c := s[i]; {
 		case c == '"' || c == '\\':
 			b.Write([]byte{'\\', c})
