@@ -23,7 +23,7 @@ use() {
 	mkdir /etc/systemd/system/cronclave.service.d
 	for drop_in; do cp "/usr/share/doc/cronclave/examples/$drop_in.conf" /etc/systemd/system/cronclave.service.d; done
 	systemctl daemon-reload
-	systemctl restart cronclave
+	systemctl restart cronclave || { journalctl -u cronclave -n 20 -o cat --no-pager >&2; stop "it does not start with $*"; }
 	await "not scheduling with $*" 'systemctl show -p StatusText --value cronclave | grep "^scheduling "'
 }
 # run_job JOB prints the output of a run of its own, whatever its outcome.
@@ -64,7 +64,8 @@ rm /etc/cronclave/cronclave.env
 said "started without Redis, and scheduling once Redis answers"
 
 # In a cgroup of version 2, which is the replica's own by Delegate=yes, each run has a cgroup. Limits also need the controllers, which a machine may have in version 1.
-isolation=$(journalctl -u cronclave -o cat --no-pager | grep -o '"isolation":"[^"]*"' | tail -n 1)
+isolation() { journalctl -u cronclave -o cat --no-pager | grep -o '"isolation":"[^"]*"' | tail -n 1; }
+isolation=$(isolation)
 if [[ $isolation == '"isolation":"cgroup v2 at '*/system.slice/cronclave.service* ]]; then
 	cronclave trigger stray >/dev/null
 	await "the job does not run" 'pgrep -f "^sleep 1000"'
@@ -125,6 +126,7 @@ said "a drain took $((SECONDS - begun)) s, with TimeoutStopSec=3s, and lost no r
 sed -i '/^\[jobs.long\]/,/^command/s/sleep 30/sleep 3/' $CRONCLAVE_CONFIG # the rest need not wait for drains
 
 use strict
+[[ $(isolation | cut -c1-24) == "${isolation:0:24}" ]] || stop "with strict.conf: $(isolation)"
 [[ $(run_job who) == *cronclave*'Read-only file system'* ]] || stop "with strict.conf a job writes to /usr, or does not run: $(run_job who)"
 use root
 [[ $(run_job who) == root* && $(stat -c %U /var/lib/cronclave) == cronclave ]] || stop "with root.conf: $(run_job who), /var/lib/cronclave of $(stat -c %U /var/lib/cronclave)"

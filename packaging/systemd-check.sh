@@ -71,7 +71,6 @@ tar -C "$work/root" -xf "$root"
 cp "$old" "$work/root/root/old.deb"
 cp "$new" "$work/root/root/new.deb"
 cp packaging/systemd-body.sh "$work/root/root/body.sh"
-ln -sf /lib/systemd/systemd "$work/root/init"
 echo cronclave-check >"$work/root/etc/hostname"
 : >"$work/root/etc/fstab"
 cat >"$work/root/etc/systemd/system/check.service" <<'END'
@@ -85,8 +84,16 @@ END
 mkdir -p "$work/root/etc/systemd/system/multi-user.target.wants"
 ln -s ../check.service "$work/root/etc/systemd/system/multi-user.target.wants/check.service"
 ln -sf /dev/null "$work/root/etc/systemd/system/redis-server.service" # the check starts one of its own
-(cd "$work/root" && find . | "$work/busybox_amd64" cpio -o -H newc 2>/dev/null | gzip -1 >"$work/image")
+# systemd makes mount namespaces for services (ProtectSystem), which the kernel's first root does not allow. So the machine begins in a small one.
+mkdir -p "$work/first/bin" "$work/first/new"
+tar -C "$work/root" -cf "$work/first/root.tar" .
 rm -r "$work/root"
+cp "$work/busybox_amd64" "$work/first/bin/busybox"
+printf '%s\n' '#!/bin/busybox sh' '/bin/busybox mount -t tmpfs -o size=75%,mode=755 root /new' '/bin/busybox tar -C /new -xf /root.tar' \
+	'/bin/busybox rm /root.tar' 'exec /bin/busybox switch_root /new /lib/systemd/systemd' >"$work/first/init"
+chmod 755 "$work/first/init" "$work/first/bin/busybox"
+(cd "$work/first" && find . | "$work/busybox_amd64" cpio -o -H newc 2>/dev/null | gzip -1 >"$work/image")
+rm -r "$work/first"
 # Inside of another virtual machine KVM may be there and not work: then the processor is emulated.
 for accel in kvm tcg; do
 	timeout 60m qemu-system-x86_64 -machine accel=$accel -cpu max -smp 2 -m 2048 -nodefaults -display none -no-reboot -serial stdio -kernel "$kernel" \
