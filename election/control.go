@@ -96,6 +96,11 @@ func (e *Elector) Resume(ctx context.Context, jobs []string) []Paused {
 	return e.pauseJobs(ctx, jobs, lease.PauseRequest{End: true})
 }
 
+// TakePause gives a job the pause of another job, unless its own pause was changed later. The end of a pause is a change, too.
+func (e *Elector) TakePause(ctx context.Context, from, job string) error {
+	return Plain(e.locks.TakePause(ctx, JobLock(from), JobLock(job)))
+}
+
 func (e *Elector) pauseJobs(ctx context.Context, jobs []string, r lease.PauseRequest) []Paused {
 	requests := make([]lease.PauseRequest, len(jobs))
 	for i, job := range jobs {

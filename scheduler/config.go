@@ -140,9 +140,9 @@ func (c *Config) ownIdentity() string {
 }
 
 // missedReason returns the reason for which a tick of a job was missed. On a replica without the job's labels, it replaces ReasonDown by ReasonLabels
-// if no live replica has the labels.
+// if no live replica has the labels. A job with On was missed because its replica was down.
 func (c *Config) missedReason(t *task, reason run.Reason) run.Reason {
-	if reason == run.ReasonDown && t.Elsewhere && c.Peers != nil {
+	if reason == run.ReasonDown && t.Elsewhere && t.On == "" && c.Peers != nil {
 		if _, fit := c.Peers(t.Where); len(fit) == 0 {
 			return run.ReasonLabels
 		}
@@ -176,9 +176,10 @@ func rankOf(job string, tick time.Time, self string, peers []string) int {
 	return n
 }
 
-// turnDelay returns the delay of this replica's claim of a tick, by its rank. The first PerTick ranks claim without a delay.
+// turnDelay returns the delay of this replica's claim of a tick, by its rank. The first PerTick ranks claim without a delay. The ticks of a job with On are not
+// shared with other replicas.
 func (c *Config) turnDelay(t *task, tick time.Time) time.Duration {
-	if c.Peers == nil {
+	if c.Peers == nil || t.On != "" {
 		return 0
 	}
 	self, all := c.Peers(t.Where)

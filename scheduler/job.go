@@ -22,7 +22,8 @@ type (
 
 // A Job has a Runner, a schedule, and the policies for its runs.
 type Job struct {
-	// Name matches [A-Za-z0-9][A-Za-z0-9_-]{0,127}. It is the job's identity on all replicas.
+	// Name matches [A-Za-z0-9][A-Za-z0-9_-]{0,127}. It is the job's identity on all replicas. A "@" and the name of a replica, which may contain dots, may
+	// follow: see On. The name has at most 180 characters.
 	Name string
 	// Schedule has one or more cron expressions: see package cronspec. Location is their time zone, and defaults to UTC. [cronspec.LoadLocation] returns
 	// the same zone on every machine.
@@ -69,6 +70,9 @@ type Job struct {
 	// Where has the labels that a replica needs to run the job: see [Config.Labels]. The other replicas only record ticks that no replica runs. Defaults
 	// to none: any replica may run the job.
 	Where Labels
+	// On is the name of the only replica that runs the job: see [Config.Replica]. Like replicas without the labels of Where, the other replicas only record
+	// ticks that it does not run. Defaults to none: any replica may run the job.
+	On string
 	// OutlivesLease lets a run go on after its lease is lost. Another replica may then start a second run, and only the fencing token protects the
 	// resource. By default, a run is stopped before its lease ends.
 	OutlivesLease bool
@@ -83,7 +87,13 @@ func (j *Job) forRuns() *run.Job {
 	return of
 }
 
-var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+var (
+	plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+	jobName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}(@[A-Za-z0-9][A-Za-z0-9._-]{0,127})?$`)
+)
+
+// longestName is the maximum length of a job's name, so that the run ids of its ticks without a run fit into the history.
+const longestName = 180
 
 func (j Job) withDefaults() Job {
 	j.Parallel = orDefault(j.Parallel, 1)
@@ -105,7 +115,7 @@ func (j Job) validate() error {
 			faults = append(faults, fmt.Errorf("job %s: "+format, append([]any{j.Name}, args...)...))
 		}
 	}
-	fault(!jobName.MatchString(j.Name), "a name is made of letters, digits, _ and -")
+	fault(!jobName.MatchString(j.Name) || len(j.Name) > longestName, "a name is made of letters, digits, _ and -")
 	fault(j.Runner == nil, "Runner is missing")
 	fault(j.Parallel < 1 || j.Parallel > 1000, "Parallel is %d: it must be from 1 to 1000", j.Parallel)
 	fault(j.PerTick < 1 || j.PerTick > j.Parallel, "PerTick is %d: it must be from 1 to Parallel, %d", j.PerTick, j.Parallel)
@@ -238,8 +248,13 @@ func (l Labels) Include(others Labels) bool {
 	return true
 }
 
-// ErrElsewhere means that this replica must not run a job, because it lacks labels in the job's Where.
+// ErrElsewhere means that this replica must not run a job, because it lacks labels in the job's Where, or is not the replica of the job's On.
 var ErrElsewhere = errors.New("this replica lacks labels that the job requires")
+
+// runsOn reports whether the replica with this name and these labels may run the job.
+func (j *Job) runsOn(replica string, labels Labels) bool {
+	return labels.Include(j.Where) && (j.On == "" || j.On == replica)
+}
 
 // A Pool is a semaphore that jobs share across the cluster, first come, first served. A run waits for a slot of the pool until the StartDeadline of
 // its tick, and holds the slot until the run ends, through all its tries. The zero value means no pool.
@@ -254,7 +269,7 @@ func (p Pool) findFault() string {
 	switch {
 	case p == Pool{}:
 		return ""
-	case !jobName.MatchString(p.Name):
+	case !plainName.MatchString(p.Name):
 		return fmt.Sprintf("Pool.Name is %q: a name is made of letters, digits, _ and -", p.Name)
 	case p.Slots < 1 || p.Slots > 1000:
 		return fmt.Sprintf("Pool.Slots is %d: it must be from 1 to 1000", p.Slots)

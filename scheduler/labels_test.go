@@ -185,3 +185,94 @@ func TestRunNowNeedsTheLabels(t *testing.T) {
 		want(t, "runs", len(c.runs("j")), 2)
 	})
 }
+
+func on(replica string) edit { return func(j *scheduler.Job) { j.On = replica } }
+
+// everywhere has an instance of a job for each replica, as one with per_tick = "all".
+func (c *cluster) everywhere(schedule string, replicas []string, edits ...edit) (jobs []scheduler.Job) {
+	for _, name := range replicas {
+		jobs = append(jobs, c.job("j@"+name, schedule, time.Millisecond, append(edits, on(name))...))
+	}
+	return jobs
+}
+
+// Each replica runs each tick of its own instance once, without a delay for others, and those of no other.
+// Promise: P1
+func TestInstanceRunsOnItsReplica(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		names := []string{"a", "b.example", "c"}
+		jobs := c.everywhere("* * * * * *", names)
+		for _, name := range names {
+			c.join(name, jobs, c.ranked)
+		}
+		c.at(20*time.Second + 900*time.Millisecond)
+		for _, name := range names {
+			for _, r := range c.runs("j@" + name) {
+				if r.Replica != name || r.from.Sub(r.Tick) > time.Millisecond {
+					t.Errorf("%s ran tick %d of %s, %v late", r.Replica, c.second(r.Tick), name, r.from.Sub(r.Tick))
+				}
+			}
+			if ran := c.ticks("j@" + name); len(ran) != 20 {
+				t.Errorf("%s ran %v", name, ran)
+			}
+			c.checkRuns("j@"+name, 1, 1)
+		}
+	})
+}
+
+// A tick of a replica that is dead past the deadline is missed once, because it was down, and runs nowhere else. One that is back in time runs it, once.
+// Promise: P1
+// Promise: P6
+func TestTickOfADeadReplicaIsMissed(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		names := []string{"a", "b"}
+		jobs := c.everywhere("*/10 * * * * *", names, startDeadline(8*time.Second))
+		b := c.join("b", jobs, alone)
+		c.join("a", jobs, alone)
+		c.at(15 * time.Second)
+		b.die()
+		c.at(45 * time.Second)
+		c.join("b", jobs, alone)
+		c.at(65 * time.Second)
+		want(t, "ticks of the living", c.ticks("j@a"), []int{10, 20, 30, 40, 50, 60})
+		want(t, "ticks of the dead", c.ticks("j@b"), []int{10, 40, 50, 60})
+		want(t, "told", c.told("j@b"), map[int][]string{10: {"ok"}, 20: {"missed down"}, 30: {"missed down"}, 40: {"ok"}, 50: {"ok"}, 60: {"ok"}})
+		for _, r := range c.runs("j@b") {
+			if r.Replica != "b" {
+				t.Errorf("tick %d ran on %s", c.second(r.Tick), r.Replica)
+			}
+		}
+		c.checkRecordedOnce("j@b")
+		c.checkRuns("j@b", 1, 1)
+	})
+}
+
+// A replica that joins does not run ticks from before it, also while their deadline has not passed.
+// Promise: P1
+func TestJoinerRunsLaterTicksAlone(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		a := c.join("a", c.everywhere("*/10 * * * * *", []string{"a"}, startDeadline(9*time.Second)))
+		c.at(12 * time.Second)
+		both := c.everywhere("*/10 * * * * *", []string{"a", "b"}, startDeadline(9*time.Second))
+		c.join("b", both)
+		if err := a.Reload(context.Background(), both); err != nil {
+			t.Fatal(err)
+		}
+		c.at(35 * time.Second)
+		want(t, "ticks of the first", c.ticks("j@a"), []int{10, 20, 30})
+		want(t, "ticks of the joiner", c.ticks("j@b"), []int{20, 30})
+		want(t, "told of the joiner", c.told("j@b"), map[int][]string{20: {"ok"}, 30: {"ok"}})
+	})
+}
+
+// Names of jobs have at most one replica behind them.
+func TestNameOfAnInstance(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		for name, fine := range map[string]bool{"j@r1": true, "j@db-1.example.org": true, "j@": false, "@r1": false, "j@r1@r2": false, "j@r 1": false, "j.x@r1": false} {
+			_, err := scheduler.New(scheduler.Config{Jobs: []scheduler.Job{c.job(name, "@daily", time.Millisecond)}})
+			if (err == nil) != fine {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}

@@ -338,7 +338,7 @@ func TestReloadOpensWhatIsDueBefore(t *testing.T) {
 	}
 	begin := time.Unix(1_000_000, 0)
 	s.agenda.Enter(&s.tasks["j"].line, begin)
-	tasks, err := newTasks(jobs("* * * * * *"), nil)
+	tasks, err := new(Config).newTasks(jobs("* * * * * *"))
 	if err != nil {
 		t.Fatal(err)
 	}

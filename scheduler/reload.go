@@ -28,7 +28,7 @@ type reload struct {
 // Reload waits until [Scheduler.Run] was called and Redis has answered for the first time. If ctx ends first, or the drain has begun ([ErrDraining]),
 // Reload changes nothing. It is safe for concurrent use.
 func (s *Scheduler) Reload(ctx context.Context, jobs []Job) error {
-	tasks, err := newTasks(jobs, s.cfg.Labels)
+	tasks, err := s.cfg.newTasks(jobs)
 	if err := errors.Join(err, s.cfg.poolFault(jobs)); err != nil {
 		return fmt.Errorf("scheduler: %w", err)
 	}

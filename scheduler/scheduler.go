@@ -97,7 +97,7 @@ func New(cfg Config) (*Scheduler, error) {
 		known: map[string]*pendingRequest{}}
 	s.inspections = &inspections{core: s.core, lane: newLane[*task, inspectionBatch](&s.toInspect), recoveries: s.recoveries, inspector: s.inspector}
 	var err error
-	s.tasks, err = newTasks(cfg.Jobs, cfg.Labels)
+	s.tasks, err = cfg.newTasks(cfg.Jobs)
 	faults = append(faults, err, cfg.poolFault(cfg.Jobs))
 	if err := errors.Join(faults...); err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)

@@ -162,13 +162,13 @@ func (t *task) scheduleKey() string {
 }
 
 // newTasks validates jobs and returns their tasks by name. Jobs with equal schedules share one Schedule, because many jobs may have the same schedule.
-func newTasks(jobs []Job, labels Labels) (map[string]*task, error) {
+func (c *Config) newTasks(jobs []Job) (map[string]*task, error) {
 	var faults []error
 	tasks, specs := map[string]*task{}, map[string]*cronspec.Schedule{}
 	for _, job := range jobs {
 		t, err := newTask(job)
 		if err == nil {
-			t.Elsewhere = !labels.Include(job.Where)
+			t.Elsewhere = !job.runsOn(c.Replica, c.Labels)
 		}
 		if err == nil && !t.isChained() {
 			specs[t.Spec.Key()] = orDefault(specs[t.Spec.Key()], t.Spec)

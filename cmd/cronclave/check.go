@@ -18,6 +18,7 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/replica"
 	"github.com/cronclave/cronclave/internal/units"
@@ -57,6 +58,8 @@ type checked struct {
 	Faults   []checkedFault `json:"faults"`
 	// Accounts maps the names of jobs' users to descriptions. It has only users from the directory service that are not in /etc/passwd.
 	Accounts map[string]string `json:"accounts,omitempty"`
+	// Everywhere has the names of the jobs with per_tick = "all".
+	Everywhere []string `json:"everywhere,omitempty"`
 }
 
 type checkedFault struct {
@@ -81,6 +84,7 @@ func (a *app) checkConfig(ctx context.Context, path string, o config.Options, st
 	result := checked{Path: path, OK: err == nil, Faults: []checkedFault{}}
 	if err == nil {
 		result.Jobs, result.ZoneData, faults = len(cfg.Jobs), cfg.Zones.Version(), cfg.Warnings
+		result.Everywhere = cfg.Everywhere()
 		result.OK = !strict || len(faults) == 0
 	}
 	for _, f := range faults {
@@ -163,6 +167,9 @@ func (s streams) printCheck(c checked, asJSON bool) error {
 	for _, name := range slices.Sorted(maps.Keys(c.Accounts)) {
 		fmt.Fprintf(s.out, "user %s: %s\n", name, c.Accounts[name])
 	}
+	for _, name := range c.Everywhere {
+		fmt.Fprintf(s.out, "job %s: runs each tick on every replica\n", name)
+	}
 	if c.OK {
 		fmt.Fprintf(s.out, "%s: ok, %s\n", c.Path, console.Count(c.Jobs, "job"))
 	}
@@ -236,6 +243,9 @@ func newNextCommand(a *app) *cobra.Command {
 				if len(args) > 0 && len(j.After) > 0 {
 					fmt.Fprintf(a.err, "job %s runs %s: whether it has a tick is known when they have ended\n", j.Name, console.Scheduled(nil, j.After))
 				}
+				if j.Everywhere {
+					fmt.Fprintf(a.err, "job %s runs each tick on every replica\n", j.Name)
+				}
 			}
 			return a.printTicks(nextTicks(jobs, w), asJSON)
 		},
@@ -303,10 +313,14 @@ func selectJobs(cfg *config.Config, names []string) ([]*config.Job, error) {
 	var jobs []*config.Job
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if byName[name] == nil {
+		job := byName[name]
+		if of, replica := journal.InstanceOf(name); replica != "" && byName[of] != nil && byName[of].Everywhere {
+			job = byName[of]
+		}
+		if job == nil {
 			return nil, noJob(name, namesOf(cfg))
 		}
-		jobs = append(jobs, byName[name])
+		jobs = append(jobs, job)
 	}
 	return jobs, nil
 }

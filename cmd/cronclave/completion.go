@@ -70,7 +70,11 @@ func (a *app) completeJobs(most int) cobra.CompletionFunc {
 		var offers []cobra.Completion
 		for _, j := range cfg.Jobs {
 			if strings.HasPrefix(j.Name, begun) && !slices.Contains(args, j.Name) {
-				offers = append(offers, cobra.CompletionWithDesc(j.Name, cmp.Or(j.Description, console.Scheduled(j.Schedule, j.After))))
+				when := console.Scheduled(j.Schedule, j.After)
+				if j.Everywhere {
+					when += ", on every replica"
+				}
+				offers = append(offers, cobra.CompletionWithDesc(j.Name, cmp.Or(j.Description, when)))
 			}
 		}
 		return offers, cobra.ShellCompDirectiveNoFileComp

@@ -32,6 +32,7 @@ func newExecCommand(a *app) *cobra.Command {
 		Short: "Run a job here and now in the foreground, under its lock",
 		Long: `Run a job here and now in the foreground, in one of its slots (and one of its pool), so that no replica runs it meanwhile. The exit
 code is the command's own, 75 if all slots are held. Where [replica].labels lack what the job's where asks for, it runs with --no-lock only.
+A job with per_tick = "all" runs as the instance of the replica that has this host's name, JOB@HOST.
 
 Ctrl-C stops the job: SIGTERM, and SIGKILL at the end of its kill_grace. A second one kills it at once.`,
 		Example: "  cronclave exec nightly-backup --print",
@@ -51,16 +52,36 @@ Ctrl-C stops the job: SIGTERM, and SIGKILL at the end of its kill_grace. A secon
 			if err != nil {
 				return err
 			}
-			if show {
-				return a.printJob(cmd.Context(), cfg, jobs[0], values)
+			job, err := instanceHere(jobs[0], args[0])
+			if err != nil {
+				return err
 			}
-			return a.execJob(cmd.Context(), cfg, jobs[0], !noLock)
+			if show {
+				return a.printJob(cmd.Context(), cfg, job, values)
+			}
+			return a.execJob(cmd.Context(), cfg, job, !noLock)
 		},
 	}
 	cmd.Flags().BoolVar(&noLock, "no-lock", false, "run apart from the cluster: no Redis, no token, and replicas may run the job at the same time")
 	cmd.Flags().BoolVar(&show, "print", false, "only show the program, number of arguments, directory, user and names of variables")
 	cmd.Flags().BoolVar(&values, "args", false, "with --print: show arguments and values as they are; they may be secrets")
 	return cmd
+}
+
+// instanceHere returns the instance of a job with per_tick = "all" on this host, and any other job as it is. name is the name that the user gave.
+func instanceHere(job *config.Job, name string) (*config.Job, error) {
+	if !job.Everywhere {
+		return job, nil
+	}
+	host, err := replicaName("")
+	if err != nil {
+		return nil, err
+	}
+	here := job.Instance(host)
+	if name != job.Name && name != here.Name {
+		return nil, usageError("job %s runs on another replica; here it is %s", name, here.Name)
+	}
+	return &here, nil
 }
 
 func (a *app) execJob(ctx context.Context, cfg *config.Config, job *config.Job, lock bool) error {

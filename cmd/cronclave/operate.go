@@ -64,7 +64,7 @@ func (a *app) withOperator(ctx context.Context, do func(*operating) error) error
 func configuredJobs(cfg *config.Config) []cluster.ConfiguredJob {
 	jobs := make([]cluster.ConfiguredJob, len(cfg.Jobs))
 	for i, j := range cfg.Jobs {
-		jobs[i] = cluster.ConfiguredJob{Name: j.Name, Tags: j.Tags}
+		jobs[i] = cluster.ConfiguredJob{Name: j.Name, Tags: j.Tags, Everywhere: j.Everywhere, Where: j.Where}
 	}
 	return jobs
 }

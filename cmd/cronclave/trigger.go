@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,7 +32,9 @@ func newTriggerCommand(a *app) *cobra.Command {
 skipped, or waits, as its ticks do. A request that no replica has started after a minute is dropped.
 
 With --wait the output is shown while the job runs, and the exit code is the job's own (128+N where signal N ended it), 75 if it was not run, and 124 after
---timeout; the run goes on then, as it does after Ctrl-C. With --tick the run gets that past tick of the schedule as its CRONCLAVE_TICK.`,
+--timeout; the run goes on then, as it does after Ctrl-C. With --tick the run gets that past tick of the schedule as its CRONCLAVE_TICK.
+
+A job with per_tick = "all" is run on every replica, JOB@REPLICA on that one. --wait is for one of them.`,
 		Example: "  cronclave trigger nightly-backup --wait",
 		Args:    cobra.ExactArgs(1),
 
@@ -76,6 +79,16 @@ func (a *app) triggerJob(ctx context.Context, req cluster.TriggerRequest, opt tr
 		return err
 	}
 	defer o.close()
+	switch jobs, err := o.Instances(ctx, req.Job); {
+	case err != nil:
+		return o.withExitCode(err)
+	case len(jobs) > 1 && opt.wait:
+		return usageError("--wait is for one run, and job %s runs on every replica: name one of %s", req.Job, strings.Join(jobs, ", "))
+	case len(jobs) > 1:
+		return a.triggerAll(ctx, o, req, jobs, opt)
+	default:
+		req.Job = jobs[0]
+	}
 	r, err := o.Trigger(ctx, req)
 	if errors.Is(err, cluster.ErrDisabled) {
 		return fmt.Errorf("%w; run it here with: cronclave exec %s", err, req.Job)
@@ -98,6 +111,39 @@ func (a *app) triggerJob(ctx context.Context, req cluster.TriggerRequest, opt tr
 		return a.printTriggered(t, opt)
 	}
 	return a.followRun(ctx, o, t, opt)
+}
+
+// triggerAll triggers the instances of a job with per_tick = "all". If some of them are not run, it continues with the others, and returns all errors.
+func (a *app) triggerAll(ctx context.Context, o *operating, req cluster.TriggerRequest, jobs []string, opt triggerOptions) error {
+	var asked []journal.Request
+	var faults []error
+	for _, job := range jobs {
+		req.Job = job
+		r, err := o.Trigger(ctx, req)
+		if err != nil {
+			faults = append(faults, o.withExitCode(err))
+			continue
+		}
+		asked = append(asked, r)
+	}
+	all := []*cluster.Triggered{}
+	for _, r := range asked {
+		t, err := o.AwaitStart(ctx, r, func(replica string) { a.printWaiting(r, replica) })
+		if err != nil {
+			faults = append(faults, o.withExitCode(err))
+			continue
+		}
+		if !t.Started() {
+			faults = append(faults, notRun(t, false))
+		}
+		if all = append(all, t); !opt.asJSON {
+			faults = append(faults, a.printTriggered(t, opt))
+		}
+	}
+	if opt.asJSON {
+		faults = append(faults, a.printJSON(all))
+	}
+	return errors.Join(faults...)
 }
 
 // thisRequester returns the user of this command, as user@host. The name is only informative: it is not verified.

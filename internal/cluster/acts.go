@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/multierr"
+	"github.com/cronclave/cronclave/scheduler"
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
@@ -155,17 +158,44 @@ func (o *Operator) pauseOrResume(ctx context.Context, s Selection, by Requester,
 	if err := by.requesterFault(); err != nil {
 		return nil, err
 	}
-	jobs, err := o.selectedJobs(ctx, s)
+	jobs, everywhere, err := o.selectedJobs(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	act.Jobs = jobs
+	instances, err := o.allInstances(ctx, everywhere)
+	if err != nil {
+		return nil, err
+	}
+	if act.Jobs = sortedUnion(jobs, instances); len(act.Jobs) == 0 {
+		return nil, refusalError(ErrNoJobs, "no job is known in namespace %s: neither the configuration nor a replica has one", o.cfg.Namespace)
+	}
 	entry, err := o.auditAct(ctx, by, act, lasting, notDone(act.Kind))
 	if err != nil {
 		return nil, err
 	}
-	done, changed := []PausedJob{}, false
-	var fault error
+	done, changed, fault := applyPause(jobs, do)
+	// The instances are read again after their jobs are paused: a replica that registers later finds the pause of the job.
+	late, err := o.allInstances(ctx, everywhere)
+	if err != nil {
+		return done, err
+	}
+	instances = slices.DeleteFunc(sortedUnion(instances, late), func(name string) bool { return slices.Contains(jobs, name) })
+	more, changedMore, again := applyPause(instances, do)
+	done = append(done, more...)
+	slices.SortFunc(done, func(a, b PausedJob) int { return cmp.Compare(a.Job, b.Job) })
+	if fault = cmp.Or(fault, again); !changed && !changedMore && fault == nil {
+		o.markUnchanged(ctx, entry)
+	}
+	return done, pauseError(fault, len(jobs)+len(instances)-len(done))
+}
+
+func sortedUnion(a, b []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
+}
+
+// applyPause calls do with the jobs, in batches. It returns the jobs for which that succeeded, whether one of them changed, and the first error.
+func applyPause(jobs []string, do func([]string) []election.Paused) (done []PausedJob, changed bool, fault error) {
+	done = []PausedJob{}
 	for some := range slices.Chunk(jobs, maxPaused) {
 		for _, p := range do(some) {
 			switch {
@@ -177,10 +207,7 @@ func (o *Operator) pauseOrResume(ctx context.Context, s Selection, by Requester,
 			}
 		}
 	}
-	if !changed && fault == nil {
-		o.markUnchanged(ctx, entry)
-	}
-	return done, pauseError(fault, len(jobs)-len(done))
+	return done, changed, fault
 }
 
 // isChange reports whether a pause or resume had an effect: it began or ended a pause, or changed the end, the reason or the user of one.
@@ -214,16 +241,19 @@ func pauseError(err error, jobs int) error {
 	return unavailableError(fmt.Sprintf("no answer from Redis for %d of the jobs, so the result is unknown; run the command again", jobs), err)
 }
 
-// selectedJobs returns the names of the selected jobs. Tags and All cover the local configuration and the jobs that replicas have described.
-func (o *Operator) selectedJobs(ctx context.Context, s Selection) ([]string, error) {
+// selectedJobs returns the names of the selected jobs. Tags and All cover the local configuration and the jobs that replicas have described. The jobs with
+// per_tick = "all" among them are also in everywhere, with the labels that their replicas need.
+func (o *Operator) selectedJobs(ctx context.Context, s Selection) (names []string, everywhere map[string]scheduler.Labels, err error) {
 	if len(s.Jobs) == 0 && len(s.Tags) == 0 && !s.All {
-		return nil, refusalError(ErrInvalid, "no jobs are selected")
+		return nil, nil, refusalError(ErrInvalid, "no jobs are selected")
 	}
-	tags, err := o.tagsByJob(ctx)
+	infos, err := o.describedJobs(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var names, known []string
+	tags := o.tagsByJob(infos)
+	everywhere = o.everywhere(infos)
+	var known []string
 	for name, has := range tags {
 		known = append(known, has...)
 		if s.All || slices.Contains(s.Jobs, name) || slices.ContainsFunc(has, func(tag string) bool { return slices.Contains(s.Tags, tag) }) {
@@ -235,7 +265,7 @@ func (o *Operator) selectedJobs(ctx context.Context, s Selection) ([]string, err
 			continue
 		}
 		if err := o.mustKnow(ctx, name); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		// mustKnow accepts a job that tags lacks if a replica has just described it. If the local configuration is incomplete, it also accepts a job of the
 		// history.
@@ -243,29 +273,28 @@ func (o *Operator) selectedJobs(ctx context.Context, s Selection) ([]string, err
 	}
 	for _, tag := range s.Tags {
 		if !slices.Contains(known, tag) {
-			return nil, unknownTag(tag, known)
+			return nil, nil, unknownTag(tag, known)
 		}
 	}
-	if len(names) == 0 {
-		return nil, refusalError(ErrNoJobs, "no job is known in namespace %s: neither the configuration nor a replica has one", o.cfg.Namespace)
-	}
+	maps.DeleteFunc(everywhere, func(name string, _ scheduler.Labels) bool { return !slices.Contains(names, name) })
 	slices.Sort(names)
-	return slices.Compact(names), nil
+	return slices.Compact(names), everywhere, nil
 }
 
-func (o *Operator) tagsByJob(ctx context.Context) (map[string][]string, error) {
-	infos, err := o.describedJobs(ctx)
-	if err != nil {
-		return nil, err
-	}
+// tagsByJob returns the tags of the jobs. A job with per_tick = "all" has those of its instances.
+func (o *Operator) tagsByJob(infos []journal.JobInfo) map[string][]string {
 	tags := map[string][]string{}
 	for _, j := range o.cfg.Jobs {
 		tags[j.Name] = j.Tags
 	}
 	for _, info := range infos {
+		of, _ := journal.InstanceOf(info.Name)
 		tags[info.Name] = slices.Concat(tags[info.Name], info.Tags)
+		if of != info.Name {
+			tags[of] = slices.Concat(tags[of], info.Tags)
+		}
 	}
-	return tags, nil
+	return tags
 }
 
 func unknownTag(tag string, known []string) error {
@@ -301,21 +330,21 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 		return []CanceledRun{}, err
 	}
 	var unknown *UnknownJobError
-	if err := o.mustKnow(ctx, req.Job); errors.As(err, &unknown) && !unknown.Removed { // a removed job may still have runs
+	jobs := []string{req.Job}
+	switch err := o.mustKnow(ctx, req.Job); {
+	case errors.As(err, &unknown) && len(unknown.Instances) > 0:
+		jobs = unknown.Instances
+	case errors.As(err, &unknown) && !unknown.Removed: // a removed job may still have runs
 		return []CanceledRun{}, err
 	}
-	entry, unaudited := o.auditAct(ctx, req.Requester, journal.Act{Kind: journal.ActCancel, Jobs: []string{req.Job}, RunID: req.Run}, 0,
+	entry, unaudited := o.auditAct(ctx, req.Requester, journal.Act{Kind: journal.ActCancel, Jobs: jobs, RunID: req.Run}, 0,
 		"the runs will stop, but the audit log cannot be written")
 	if errors.Is(unaudited, ErrInvalid) {
 		return []CanceledRun{}, unaudited
 	}
-	runs, err := o.elector.Cancel(ctx, req.Job, req.Run)
-	if unaudited != nil && (len(runs) > 0 || errors.Is(err, election.ErrUnknown)) {
+	canceled, err := o.cancelRuns(ctx, jobs, req.Run)
+	if unaudited != nil && (len(canceled) > 0 || errors.Is(err, election.ErrUnknown)) {
 		o.reportAct(entry)
-	}
-	canceled := []CanceledRun{}
-	for _, r := range runs {
-		canceled = append(canceled, CanceledRun{RunID: r.ID, Job: req.Job, Replica: r.Holder, Slot: r.Slot, Token: int64(r.Token), Tick: tickOf(r)})
 	}
 	switch {
 	case errors.Is(err, election.ErrUnknown):
@@ -330,13 +359,26 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 	if unaudited == nil {
 		o.markUnchanged(ctx, entry)
 	}
-	if err := o.mustKnow(ctx, req.Job); err != nil {
+	if err := o.mustKnow(ctx, req.Job); err != nil && len(jobs) == 1 && jobs[0] == req.Job {
 		return canceled, err
 	}
 	if req.Run != "" {
 		return canceled, refusalError(ErrUnknownRun, "job %s has no run %s that is under way", req.Job, req.Run)
 	}
 	return canceled, nil
+}
+
+// cancelRuns asks the replicas to stop runs of jobs. After an error it continues with the other jobs, and returns the first error.
+func (o *Operator) cancelRuns(ctx context.Context, jobs []string, run string) (canceled []CanceledRun, fault error) {
+	canceled = []CanceledRun{}
+	for _, job := range jobs {
+		runs, err := o.elector.Cancel(ctx, job, run)
+		fault = cmp.Or(fault, err)
+		for _, r := range runs {
+			canceled = append(canceled, CanceledRun{RunID: r.ID, Job: job, Replica: r.Holder, Slot: r.Slot, Token: int64(r.Token), Tick: tickOf(r)})
+		}
+	}
+	return canceled, fault
 }
 
 // ErrNotLost means that no lost replica has the name.

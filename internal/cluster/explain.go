@@ -236,7 +236,7 @@ func (s *explainer) explainSettlement() {
 	for _, settled := range s.state.Settled {
 		if settled.Tick.Equal(s.tickID()) || !settled.After.IsZero() && s.tickID().After(settled.After) && s.tickID().Before(settled.Tick) {
 			verdict := run.ParseVerdict(settled.Outcome)
-			record := journal.Record{Outcome: verdict.Outcome, Reason: verdict.Reason}
+			record := journal.Record{Job: s.Job, Outcome: verdict.Outcome, Reason: verdict.Reason}
 			s.Phase = PhaseOver
 			s.addLine("%s: %s; no replica has recorded that yet", record.Outcome, ReasonText(record))
 			return

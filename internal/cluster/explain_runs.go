@@ -229,6 +229,9 @@ var reasonTexts = map[journal.Reason]string{
 
 // ReasonText explains the reason of a record's outcome in one line; "" if the outcome needs no explanation.
 func ReasonText(r journal.Record) string {
+	if _, replica := journal.InstanceOf(r.Job); replica != "" && r.Reason == "down" {
+		return "replica " + replica + " was not up, and no other one runs this job"
+	}
 	if text := reasonTexts[r.Reason]; text != "" {
 		return text
 	}
@@ -359,7 +362,10 @@ func (s *explainer) settledBy(r journal.Record, about func(journal.Act) bool) el
 	return election.Pause{}
 }
 
-func (s *explainer) isNamed(a journal.Act) bool { return slices.Contains(a.Jobs, s.Job) }
+func (s *explainer) isNamed(a journal.Act) bool {
+	of, _ := journal.InstanceOf(s.Job) // an act on a job with per_tick = "all" is one on its instances
+	return slices.Contains(a.Jobs, s.Job) || slices.Contains(a.Jobs, of)
+}
 
 // mayMean reports whether an act names the job, or may concern the job without naming it. The entry of an act names only the first of its jobs, in alphabetical
 // order.

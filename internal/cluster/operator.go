@@ -40,6 +40,9 @@ type Config struct {
 type ConfiguredJob struct {
 	Name string
 	Tags []string
+	// Everywhere is true for a job with per_tick = "all", and Where has the labels that its replicas need.
+	Everywhere bool
+	Where      map[string]string
 }
 
 // An Operator shows and controls one cluster. It is safe for concurrent use.
@@ -101,10 +104,16 @@ func findJob(infos []journal.JobInfo, job string) (info journal.JobInfo, ok bool
 }
 
 // mustKnow returns an error unless the job is in the local configuration, or a replica has described it.
+//
+// The name of a job with per_tick = "all" is an error, too, which names its instances.
 func (o *Operator) mustKnow(ctx context.Context, job string) error {
 	infos, err := o.describedJobs(ctx)
 	if err != nil {
 		return err
+	}
+	_, described := findJob(infos, job)
+	if _, everywhere := o.everywhere(infos)[job]; everywhere && !described {
+		return &UnknownJobError{Job: job, Everywhere: true, Instances: instancesOf(infos, job)}
 	}
 	var names []string
 	for _, j := range o.cfg.Jobs {
@@ -184,6 +193,9 @@ type UnknownJobError struct {
 	Suggestion string
 	// Removed is set if the job is unknown but has runs in the history.
 	Removed bool
+	// Everywhere is set if the job has per_tick = "all". Its runs are those of its Instances, JOB@REPLICA.
+	Everywhere bool
+	Instances  []string
 }
 
 // UnknownJob returns the error for a job that is not among known, with a suggestion.
@@ -193,6 +205,15 @@ func UnknownJob(job string, known []string) *UnknownJobError {
 
 func (e *UnknownJobError) Error() string {
 	switch {
+	case e.Everywhere && len(e.Instances) == 0:
+		return fmt.Sprintf("job %q runs on every replica, and no replica has it", e.Job)
+	case e.Everywhere:
+		const most = 10
+		list, more := strings.Join(e.Instances[:min(len(e.Instances), most)], ", "), ""
+		if n := len(e.Instances) - most; n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		return fmt.Sprintf("job %q runs on every replica: name one of its instances: %s%s", e.Job, list, more)
 	case e.Removed:
 		return fmt.Sprintf("job %q has runs in the history but is no longer configured, here or on any replica", e.Job)
 	case e.Suggestion != "":

@@ -87,6 +87,7 @@ func (s *JobSettings) Keys() (keys []string) {
 // of the status does not need them.
 func (o *Operator) Settings(ctx context.Context, replicas []Replica, job string) *JobSettings {
 	s := &JobSettings{Job: job, Agreement: SettingsUnknown, Forms: []JobForm{}, Differing: []string{}} // empty lists are [] in JSON, not null
+	job, _ = journal.InstanceOf(job)                                                                   // replicas publish the jobs of their files
 	configs := map[string]bool{}
 	for _, r := range replicas {
 		configs[r.ConfigDigest] = true

@@ -177,6 +177,9 @@ func (r *statusReader) warnOfPlaces() {
 		return
 	}
 	for _, info := range r.jobs {
+		if _, replica := journal.InstanceOf(info.Name); replica != "" {
+			continue // its replica has the labels, and is in the list of the replicas, or of the lost ones
+		}
 		if info.Enabled && !slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return scheduler.Labels(e.Labels).Include(info.Where) }) {
 			r.addWarning("nowhere", "no replica that is up has the labels of job %s (%s): its ticks are missed; start a replica with these labels, or change the job's where", info.Name, FormatLabels(info.Where))
 		}

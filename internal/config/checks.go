@@ -65,12 +65,7 @@ func (c machineChecks) checkUser(v document.Value, d *draft) {
 }
 
 func (c machineChecks) isFor(d *draft) bool {
-	for name, value := range d.Where {
-		if c.labels[name] != value {
-			return false
-		}
-	}
-	return true
+	return fits(c.labels, d.Where)
 }
 
 // checkPath warns about a missing path. info is valid only if the result there is true.

@@ -61,8 +61,10 @@ type Config struct {
 	Pools map[string]Pool
 	// Notify are the targets of notifications, by name.
 	Notify map[string]Notify
-	// Jobs are sorted by name. They include jobs with `enabled = false`.
+	// Jobs are sorted by name. They include jobs with `enabled = false`. See also [Config.ForReplicas].
 	Jobs []Job
+	// written has the jobs of the files if Jobs has instances instead of some of them; otherwise nil.
+	written []Job
 	// Settings has all keys of Jobs with their values, for display.
 	Settings Settings
 	// Warnings lists valid values that are probably mistakes.
@@ -227,11 +229,11 @@ func (c *Config) Withheld(j *Job) map[string]bool {
 	for name := range c.EnvTaken {
 		names[name] = true
 	}
-	for i := range c.Jobs {
-		if c.Jobs[i].Name == j.Name {
+	for _, other := range c.WrittenJobs() {
+		if other.Name == j.Name || other.Name == j.Of {
 			continue
 		}
-		for name := range c.Jobs[i].EnvTaken {
+		for name := range other.EnvTaken {
 			names[name] = true
 		}
 	}
@@ -244,8 +246,8 @@ func (c *Config) Withheld(j *Job) map[string]bool {
 // hashed too. The digest does not reveal these values, but somebody who guesses a short value could confirm the guess with the digest.
 func (c *Config) Digest() string {
 	jobs := make(map[string]string, len(c.Jobs))
-	for i := range c.Jobs {
-		jobs[c.Jobs[i].Name] = c.Jobs[i].Digest
+	for _, j := range c.WrittenJobs() {
+		jobs[j.Name] = j.Digest
 	}
 	return digestOf(struct {
 		Namespace string
@@ -262,8 +264,8 @@ const shortDigest = 8
 // JobDigests maps the name of each job to the first digits of its digest. If the configurations of two replicas differ, these digests show which jobs differ.
 func (c *Config) JobDigests() map[string]string {
 	jobs := make(map[string]string, len(c.Jobs))
-	for i := range c.Jobs {
-		jobs[c.Jobs[i].Name] = c.Jobs[i].Digest[:shortDigest]
+	for _, j := range c.WrittenJobs() {
+		jobs[j.Name] = j.Digest[:shortDigest]
 	}
 	return jobs
 }

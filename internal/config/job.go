@@ -37,6 +37,9 @@ type Job struct {
 	Notify []string `json:",omitempty"`
 	Expected
 
+	// Of and On are set in an instance of a job with Everywhere: the name of that job, and the name of the only replica that runs the instance.
+	Of, On string `json:"-"`
+
 	// Digest is a hash of the job's settings: see [Config.Digest].
 	Digest string
 }
@@ -100,6 +103,8 @@ type Slots struct {
 	PoolSlots int    `json:",omitempty"`
 	// Overlap is "" (skip), "queue" or "replace".
 	Overlap string `json:",omitempty"`
+	// Everywhere is true for `per_tick = "all"`: see [Config.ForReplicas].
+	Everywhere bool `json:",omitempty"`
 }
 
 // Times bounds the start of a tick, the duration of its run, and the duration of its lease.

@@ -16,14 +16,38 @@ const mostSlots = 1000
 func slotKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Integer("parallel", 1, mostSlots, func(d *draft) *int { return &d.Parallel }, "Slots: concurrent runs of the job in the cluster."),
-		schema.Integer("per_tick", 1, mostSlots, func(d *draft) *int { return &d.PerTick },
-			"Maximum runs of each tick, each in its own slot; at most `parallel`. Required if `parallel` is more than 1."),
+		perTickKey(),
 		schema.Integer("per_replica", 1, mostSlots, func(d *draft) *int { return &d.PerReplica }, "Slots that one replica may hold; at most `parallel`."),
 		overlapKey(),
 		schema.Field("pool", schema.KindString, func(d *draft) *schema.Expansion { return &d.pool }, poolName,
 			"Each run also needs a slot of this pool. It waits until its `start_deadline`, and is then missed.").
 			Allow("a `[pools.NAME]`, or `\"\"` for none").ValueOf(func(d *draft) any { return d.Pool }),
 	}
+}
+
+// perTickKey returns the key per_tick. A job with "all" has PerTick 1, because each of its instances runs a tick once.
+func perTickKey() schema.Key[draft] {
+	key := schema.Integer("per_tick", 1, mostSlots, func(d *draft) *int { return &d.PerTick },
+		"Maximum runs of each tick, each in its own slot; at most `parallel`. Required if `parallel` is more than 1. `\"all\"`: one run [on every replica](jobs.md#on-every-replica).")
+	read := key.Read
+	key.Read = func(r *schema.Reader, v document.Value, d *draft) {
+		word, isWord := v.Raw.(string)
+		switch d.Everywhere = word == "all"; {
+		case d.Everywhere:
+			d.PerTick = 1
+		case isWord:
+			r.Fault(v, `per_tick %q is neither a number nor "all", which means a run on every replica`, word)
+		default:
+			read(r, v, d)
+		}
+	}
+	key.Kind = "integer, or string"
+	return key.Allow(fmt.Sprintf("1 to %d, or `\"all\"`", mostSlots)).DefaultOf(func(d *draft) any {
+		if d.Everywhere {
+			return "all"
+		}
+		return d.PerTick
+	})
 }
 
 // overlapKey returns the key overlap. Its reader suggests a remedy for "allow", a policy of other programs. It stores "skip", the default, as "", so that a job
@@ -79,8 +103,25 @@ func finishPool(r *schema.Reader, d *draft, known map[string]Pool) {
 	}
 }
 
+// finishEverywhere removes the slots and the pool of [defaults] from a job that sets per_tick = "all" itself: they are meant for the other jobs. In all other
+// cases such keys are a fault beside "all".
+func finishEverywhere(r *schema.Reader, v document.Value, d *draft) {
+	if !d.Everywhere {
+		return
+	}
+	own := d.at["per_tick"].Path == v.Path+".per_tick"
+	for _, key := range []string{"parallel", "per_replica", "pool"} {
+		at, set := d.at[key]
+		if set && (at.Path == v.Path+"."+key || !own) && !d.wrong[key] {
+			r.Fault(at.AtKey(), "%s does not go with per_tick = \"all\", with which every replica runs each tick once, in a slot of its own; remove one of them", key)
+		}
+		delete(d.at, key)
+	}
+	d.Parallel, d.PerReplica, d.pool = 1, 1, schema.Expansion{}
+}
+
 func checkSlots(r *schema.Reader, d *draft) {
-	if d.wrong["parallel"] {
+	if d.wrong["parallel"] || d.Everywhere {
 		return
 	}
 	if _, set := d.at["per_tick"]; !set && d.Parallel > 1 {
@@ -211,6 +252,9 @@ func recoverKeys() schema.Section[int] {
 }
 
 func finishRecover(r *schema.Reader, d *draft) {
+	if d.Recover > 0 && d.Everywhere && !d.wrong["recover"] {
+		r.Fault(d.nearestPlace("recover", "per_tick"), "recover does not go with per_tick = \"all\": no other replica may run the tick of a replica that died; set one of them only")
+	}
 	if d.Recover > 0 && d.PerTick > 1 && !d.wrong["recover"] && !d.wrong["per_tick"] {
 		r.Fault(d.nearestPlace("recover", "per_tick"), "recover needs per_tick = 1, not %d: of several runs of a tick it could not tell which one to repeat; set one of them only",
 			d.PerTick)

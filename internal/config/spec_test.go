@@ -84,6 +84,7 @@ var specified = []struct{ file string }{
 	{`jobs.a.>where = { zone = "a" }`},
 	{`jobs.a.>parallel = 1`},
 	{`jobs.a.>per_tick = 1`},
+	{`jobs.a.per_tick = >"all"`},
 	{`jobs.a.>per_replica = 1`},
 	{"jobs.a.>pool = 'warehouse'\npools.warehouse.slots = 4"},
 	{`jobs.a.>overlap = "skip"`},

@@ -340,6 +340,8 @@ func checkChains(r *document.Report, jobs []Job, links []link) {
 		case l.Open:
 		case j == nil:
 			r.Fault(l.Value, "after %q is no job%s", l.Raw, suggestName(l.Expansion, slices.Collect(maps.Keys(byName)), "write the name of a job, as in [jobs.NAME]"))
+		case j.Everywhere:
+			r.Fault(l.Value, "after %q names a job that runs on every replica (per_tick = \"all\"), and has no end that %s could wait for; remove it, or do both in one command", l.Raw, l.job)
 		case !j.Enabled && byName[l.job].Enabled:
 			r.Fault(l.Value, "after %q is not enabled, so %s would never run; set enabled = false there, too", l.Raw, l.job)
 		default:

@@ -264,6 +264,7 @@ func (r *jobReader) readJob(v document.Value) (Job, []link) {
 	finishUser(r.Reader, &d)
 	finishAfter(r.Reader, v, &d)
 	finishSchedule(r.Reader, v, &d, r.calendars, r.now)
+	finishEverywhere(r.Reader, v, &d)
 	checkSlots(r.Reader, &d)
 	finishPool(r.Reader, &d, r.pools)
 	finishRetry(r.Reader, &d)

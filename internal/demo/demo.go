@@ -113,6 +113,9 @@ func (d *demo) prepareDemo() (err error) {
 	if i := slices.IndexFunc(d.jobs, func(j *config.Job) bool { return len(j.After) > 0 }); i >= 0 {
 		return fmt.Errorf("%w: %s: job %s has after, and the demo counts ticks by their schedules", ErrUnsuitable, d.Path, d.jobs[i].Name)
 	}
+	if i := slices.IndexFunc(d.jobs, func(j *config.Job) bool { return j.Everywhere }); i >= 0 {
+		return fmt.Errorf("%w: %s: job %s runs on every replica (per_tick = \"all\"), and the demo shows jobs of which one replica wins each tick", ErrUnsuitable, d.Path, d.jobs[i].Name)
+	}
 	d.view = newView(d.Out, d.Colour, zonedata.Local(d.cfg.Zones), d.jobs)
 	d.known = newKnown(d.jobs)
 	if err := d.connectRedis(); err != nil {

@@ -18,6 +18,7 @@ type descriptions struct{ *namespace }
 
 // A JobInfo describes a job for readers that do not have its configuration.
 type JobInfo struct {
+	// Name is the name of the job, or of an instance: see [InstanceOf].
 	Name string `json:"name"`
 	// Schedule lists the cron expressions. Timezone is the IANA name of the zone.
 	Schedule []string `json:"schedule"`
@@ -56,7 +57,7 @@ type JobInfo struct {
 
 func (i *JobInfo) findFault() string {
 	switch {
-	case !isName(i.Name):
+	case !isJobName(i.Name):
 		return fmt.Sprintf("the name %.40q", i.Name)
 	case !isSound(i.Seen) || !isSound(i.StartsAt) || !isSound(i.ExpiresAt):
 		return "a time beyond the calendar"
@@ -80,7 +81,7 @@ func (d descriptions) DescribeJobs(ctx context.Context, jobs []JobInfo) error {
 	for part := range slices.Chunk(jobs, maxBatch) {
 		var pairs []any
 		for _, info := range part {
-			if !isName(info.Name) || info.Seen.IsZero() {
+			if !isJobName(info.Name) || info.Seen.IsZero() {
 				return fmt.Errorf("describe jobs: %w: name %.40q, seen %v", ErrInvalid, info.Name, info.Seen)
 			}
 			info.Seen = info.Seen.UTC()
@@ -160,7 +161,7 @@ func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]strin
 func notSeenSince(all map[string]string, t time.Time) (names []string, lastSeen []redis.Z) {
 	for name, text := range all {
 		var info JobInfo
-		foreign := decodeEntry(text, &info, &info.Name, name) != nil || !isName(name)
+		foreign := decodeEntry(text, &info, &info.Name, name) != nil || !isJobName(name)
 		if !foreign && !info.Seen.Before(t) {
 			continue
 		}
@@ -188,7 +189,7 @@ func (d descriptions) GoneJobs(ctx context.Context) (map[string]time.Time, error
 		return p.HExists(ctx, d.key("jobs"), name)
 	}, func(z redis.Z, described *redis.BoolCmd) error {
 		name, _ := z.Member.(string)
-		if described.Val() || !isName(name) || !isScore(z.Score) {
+		if described.Val() || !isJobName(name) || !isScore(z.Score) {
 			back = append(back, name)
 		} else {
 			gone[name] = time.UnixMilli(int64(z.Score))

@@ -53,7 +53,7 @@ func (n *Notification) findFault() string {
 	switch {
 	case n.ID == "" || len(n.ID) > maxIDLength:
 		return fmt.Sprintf("id %.40q", n.ID)
-	case n.Job != "" && !isName(n.Job):
+	case n.Job != "" && !isJobName(n.Job):
 		return fmt.Sprintf("job %.40q", n.Job)
 	}
 	return ""

@@ -61,7 +61,7 @@ func (h *history) Outbox(ctx context.Context) (records []Posted, more bool, err 
 	if err := errorOf(ctx, index); err != nil {
 		return nil, false, fmt.Errorf("read the outboxes: %w", err)
 	}
-	jobs := slices.DeleteFunc(index.Val(), func(job string) bool { return !isName(job) })
+	jobs := slices.DeleteFunc(index.Val(), func(job string) bool { return !isJobName(job) })
 	more = len(jobs) == outboxJobs
 	var empty, broken []Posted
 	damaged, err := pipelineEach(ctx, h.namespace, jobs, outboxJobs, func(p redis.Pipeliner, job string) *redis.StringSliceCmd {

@@ -113,7 +113,7 @@ func faultOfRecord(r *Record) string {
 // checkWritable returns an error if readers could not find the record or would refuse it.
 func checkWritable(r *Record) error {
 	switch m := momentOf(r); {
-	case !isName(r.Job):
+	case !isJobName(r.Job):
 		return fmt.Errorf("%w: job %q", ErrInvalid, r.Job)
 	case !isRunID(r.RunID):
 		return fmt.Errorf("%w: run id %.*q of job %s", ErrInvalid, MaxRunID, r.RunID, r.Job)
@@ -169,9 +169,25 @@ func cutText[T ~string](s T) T {
 }
 
 // IsJobName reports whether a job can have the name.
-func IsJobName(name string) bool { return isName(name) }
+func IsJobName(name string) bool { return isJobName(name) }
 
-// isName reports whether s can be the name of a namespace or a job.
+// InstanceOf returns the parts of the name of an instance, JOB@REPLICA: a job with per_tick = "all" has an instance for each replica. For the name of any other
+// job, replica is "".
+func InstanceOf(name string) (job, replica string) {
+	job, replica, _ = strings.Cut(name, "@")
+	return job, replica
+}
+
+// longestInstance is the maximum length of the name of an instance. The run id of a tick without a run adds 17 bytes to it: see MaxRunID.
+const longestInstance = 180
+
+// isJobName reports whether s can be the name of a job or of an instance. The name of a replica may contain dots, as the names of hosts do.
+func isJobName(s string) bool {
+	job, replica, instance := strings.Cut(s, "@")
+	return isName(job) && (!instance || len(s) <= longestInstance && isName(strings.ReplaceAll(replica, ".", "-")))
+}
+
+// isName reports whether s can be the name of a namespace, a pool, or a job in a file.
 func isName(s string) bool {
 	if len(s) == 0 || len(s) > 128 || s[0] == '-' || s[0] == '_' {
 		return false

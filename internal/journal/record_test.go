@@ -130,3 +130,24 @@ func FuzzOutput(f *testing.F) {
 		}
 	})
 }
+
+// A job has a name, or that of an instance on one replica, which may contain dots. The run ids of its ticks fit.
+func TestNamesOfInstances(t *testing.T) {
+	long := strings.Repeat("x", 128)
+	for name, fine := range map[string]bool{
+		"tidy": true, "tidy@web-1": true, "tidy@web-1.example.org": true, long: true, "tidy@" + long: true,
+		"tidy@": false, "@web": false, "tidy@a@b": false, "tidy@.a": false, "ti.dy@a": false, "tidy@a b": false, "tidy@a}": false, "tidy@a|b": false, long + "@" + long: false,
+	} {
+		if IsJobName(name) != fine {
+			t.Errorf("%q is a name: %v", name, !fine)
+		}
+		if fine && !isRunID(name+".20060102T150405Z") {
+			t.Errorf("ticks of %q have no run ids", name)
+		}
+	}
+	for name, want := range map[string][2]string{"tidy": {"tidy", ""}, "tidy@web.1": {"tidy", "web.1"}} {
+		if job, replica := InstanceOf(name); job != want[0] || replica != want[1] {
+			t.Errorf("%s is of %s on %q", name, job, replica)
+		}
+	}
+}

@@ -286,6 +286,21 @@ func (c *Client) Pause(ctx context.Context, requests []PauseRequest) []PauseAnsw
 	return askValid(requests, check, refuse, func(valid []PauseRequest) []PauseAnswer { return c.cfg.Store.Pause(ctx, valid) })
 }
 
+// TakePause gives a permanent lock the pause of another permanent lock. Of the two pauses, the one that was changed later counts, and the end of a pause is a
+// change, too. So a repeated call changes nothing.
+func (c *Client) TakePause(ctx context.Context, from, lock string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*c.cfg.Timeout) // it reads one lock, and then writes the other
+	defer cancel()
+	err := cmp.Or(CheckName(from), CheckName(lock), c.cfg.Work.Ready())
+	if err == nil {
+		err = c.cfg.Store.TakePause(ctx, from, lock)
+	}
+	if err != nil {
+		return fmt.Errorf("take the pause of %q for %q: %w", from, lock, err)
+	}
+	return nil
+}
+
 // Remove deletes permanent locks, which never expire by themselves. It deletes all data of a lock, unless the lock is held, has orphans, is paused,
 // or was used after the instant unusedSince of Redis's clock. removed reports for each lock whether it was deleted. If another client that has used a
 // deleted lock uses it again, that client assumes that Redis has lost the lock's data. Remove does not work on a quorum.

@@ -35,6 +35,8 @@ type Store interface {
 	Inspect(ctx context.Context, requests []InspectRequest) []State
 	Stop(ctx context.Context, requests []StopRequest) []StopAnswer
 	Pause(ctx context.Context, requests []PauseRequest) []PauseAnswer
+	// TakePause gives a permanent lock the pause of another permanent lock, or the end of its pause, unless its own pause was changed later.
+	TakePause(ctx context.Context, from, lock string) error
 	// DeleteOrphans deletes orphans whose outcome was recorded.
 	DeleteOrphans(ctx context.Context, lock string, ids []string) error
 

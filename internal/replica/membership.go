@@ -38,6 +38,7 @@ type membership struct {
 	news      notice                     // signals that the registration has changed
 	announcer announcer
 	publisher publisher
+	fleet     *fleet
 
 	replaces   []journal.Replica // crashed replicas of the same name; their registrations are removed once this replica is registered
 	loss       lossWatch
@@ -141,6 +142,7 @@ func (m *membership) noteLoss(kind loss, since journal.Interval) {
 	if kind != lossNone {
 		m.announcer.due.Store(true)
 		m.publisher.describeSoon()
+		m.fleet.takeAgain()
 	}
 	if kind == lossOfData {
 		m.incidents.addIncident(journal.DataLoss, since)
@@ -155,6 +157,7 @@ func (m *membership) meetPeers(ctx context.Context, self journal.Replica) succes
 		m.log.Debug("cannot read all other replicas", "error", err)
 		m.peers.markIncomplete()
 	}
+	m.fleet.update(ctx, self, replicas, err == nil)
 	if err != nil && (!errors.Is(err, journal.ErrCorrupt) || len(replicas) == 0) { // after ErrCorrupt, only the damaged entries are missing from the list
 		return successionUnknown
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -28,8 +29,11 @@ type reloader struct {
 	cfg          *atomic.Pointer[config.Config] // the configuration in use
 	refused      *atomic.Pointer[string]        // the first fault of a newer configuration that was refused
 	monitor      *monitor
-	apply        func(context.Context, *config.Config) error // makes the scheduler run the jobs
-	describeSoon func()                                      // publishes the descriptions of the jobs
+	check        func(*config.Config) error                           // returns an error if this machine can't run the jobs
+	instances    func(context.Context, *config.Config) *config.Config // adds the instances of jobs with per_tick = "all"
+	apply        func(context.Context, *config.Config) error          // makes the scheduler run the jobs
+	fleetChanged <-chan struct{}                                      // receives a value if the instances may have changed
+	describeSoon func()                                               // publishes the descriptions of the jobs
 	supervision  *supervision
 
 	load  func() (*config.Config, *config.Files, error)
@@ -57,8 +61,32 @@ func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 			if l.hasStableChange(ctx) {
 				announced(l.fresh)
 			}
+		case <-l.fleetChanged:
+			l.applyInstances(ctx)
 		}
 	}
+}
+
+// applyInstances applies the configuration in use again if other replicas have instances of its jobs with per_tick = "all" now.
+func (l *reloader) applyInstances(ctx context.Context) {
+	before := l.cfg.Load()
+	cfg := l.instances(ctx, before)
+	if slices.EqualFunc(before.Jobs, cfg.Jobs, func(a, b config.Job) bool { return a.Name == b.Name }) {
+		return
+	}
+	if err := l.apply(ctx, cfg); err != nil {
+		l.log.Debug("jobs of replicas not applied; trying again", "error", err)
+		return
+	}
+	l.useConfig(cfg)
+	l.monitor.recalled.Store(false)
+}
+
+// useConfig makes a configuration that was applied the one in use.
+func (l *reloader) useConfig(cfg *config.Config) {
+	l.cfg.Store(cfg)
+	l.describeSoon()
+	l.monitor.setConfigured(cfg)
 }
 
 // hasStableChange reports whether the files have changed since they were read, and had the same stamp at the last two checks.
@@ -131,28 +159,38 @@ func (l *reloader) reloadConfig(ctx context.Context, settled string) {
 	}
 	logWarnings(l.log, cfg)
 	before := l.cfg.Load()
-	if len(cfg.Jobs) == 0 && len(before.Jobs) > 0 {
+	if len(cfg.Jobs) == 0 && len(before.WrittenJobs()) > 0 {
 		l.refuseConfig(errors.New("it has no jobs any more, as if its files were emptied or gone; if that is meant, restart the replica"))
 		return
 	}
 	if sections := retainSettings(cfg, before); len(sections) > 0 {
 		l.log.Warn("changed sections take effect after a restart", "sections", strings.Join(sections, ", "))
 	}
-	if err := l.apply(ctx, cfg); err != nil {
+	if err := l.applyFile(ctx, cfg); err != nil {
 		if ctx.Err() == nil {
 			l.refuseConfig(err)
 		}
 		return
 	}
-	l.cfg.Store(cfg)
-	l.refused.Store(nil)
-	l.describeSoon()
-	l.monitor.setConfigured(cfg)
 	added, changed, removed := compareJobs(before, cfg)
 	if added > 0 {
 		l.monitor.recalled.Store(false)
 	}
-	l.log.Info("configuration reloaded", "jobs", len(cfg.Jobs), "added", added, "changed", changed, "removed", removed, "config", cfg.Digest()[:12])
+	l.log.Info("configuration reloaded", "jobs", len(cfg.WrittenJobs()), "added", added, "changed", changed, "removed", removed, "config", cfg.Digest()[:12])
+}
+
+// applyFile applies a new configuration. It returns an error if this machine can't run one of its jobs.
+func (l *reloader) applyFile(ctx context.Context, cfg *config.Config) error {
+	if err := l.check(cfg); err != nil {
+		return err
+	}
+	cfg = l.instances(ctx, cfg)
+	if err := l.apply(ctx, cfg); err != nil {
+		return err
+	}
+	l.refused.Store(nil)
+	l.useConfig(cfg)
+	return nil
 }
 
 // retainSettings copies the settings that a running replica can't change from started to cfg. It returns the names of the sections that differ.
@@ -174,18 +212,18 @@ func retainSettings(cfg, started *config.Config) (sections []string) {
 
 func compareJobs(before, after *config.Config) (added, changed, removed int) {
 	digests := map[string]string{}
-	for i := range before.Jobs {
-		digests[before.Jobs[i].Name] = before.Jobs[i].Digest
+	for _, j := range before.WrittenJobs() {
+		digests[j.Name] = j.Digest
 	}
-	for i := range after.Jobs {
-		digest, known := digests[after.Jobs[i].Name]
+	for _, j := range after.WrittenJobs() {
+		digest, known := digests[j.Name]
 		switch {
 		case !known:
 			added++
-		case digest != after.Jobs[i].Digest:
+		case digest != j.Digest:
 			changed++
 		}
-		delete(digests, after.Jobs[i].Name)
+		delete(digests, j.Name)
 	}
 	return added, changed, len(digests)
 }

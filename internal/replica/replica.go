@@ -75,6 +75,7 @@ type Replica struct {
 	leadership *election.Leadership
 	peers      peers
 	membership membership
+	fleet      fleet
 	reloader   reloader
 	monitor    monitor
 	events     *events.Bus
@@ -94,8 +95,10 @@ func New(cfg Config) (*Replica, error) {
 		clock: func() time.Time { return time.Now().Add(cfg.ClockOffset) }}
 	r.peers.self = r.id
 	r.supervision = supervision{to: cfg.Notifier, log: r.log, describe: r.describeState, sinceIteration: func() (time.Duration, bool) { return r.scheduler.SinceIteration() }}
-	r.reloader = reloader{log: r.log, supervision: &r.supervision, cfg: &r.cfg, refused: &r.refused, monitor: &r.monitor, apply: r.applyJobs, describeSoon: r.membership.publisher.describeSoon, load: cfg.Load, files: cfg.Files}
-	r.cfg.Store(cfg.Jobs)
+	r.fleet = fleet{log: r.log, self: r.name, needed: func() bool { return len(r.cfg.Load().Everywhere()) > 0 }, news: make(chan struct{}, 1)}
+	r.reloader = reloader{log: r.log, supervision: &r.supervision, cfg: &r.cfg, refused: &r.refused, monitor: &r.monitor, check: r.checkJobs, instances: r.withInstances, apply: r.applyJobs,
+		fleetChanged: r.fleet.news, describeSoon: r.membership.publisher.describeSoon, load: cfg.Load, files: cfg.Files}
+	r.cfg.Store(cfg.Jobs.ForReplicas(nil)) // its instances follow when this replica is registered
 	if err := r.prepareParts(cfg); err != nil {
 		r.Close()
 		return nil, err
@@ -107,7 +110,7 @@ func (r *Replica) prepareParts(cfg Config) (err error) {
 	logWarnings(cfg.Log, cfg.Jobs)
 	r.monitor.log, r.events = r.log, events.NewBus(r.log)
 	r.traces = newTracer(r.cfg.Load, r.name, r.version, r.log, r.serverNow)
-	err = r.monitor.openServer(cfg.Jobs, cfg.Redis, r.version, metrics.Gauges{
+	err = r.monitor.openServer(r.cfg.Load(), cfg.Redis, r.version, metrics.Gauges{
 		Leader: r.leads.Load, RedisUp: r.redisUp, ClockOffset: r.clockOffset, Cluster: r.monitor.cluster.Load, LogDropped: cfg.LogDropped, SpansLost: r.traces.Dropped,
 		Lateness: func() (time.Duration, bool) { return r.scheduler.Lateness() }, Running: func() int { return r.scheduler.Running() },
 		ByJob: func() map[string]int { return r.scheduler.RunningByJob() },
@@ -131,15 +134,16 @@ func (r *Replica) prepareParts(cfg Config) (err error) {
 	if r.processes, err = StartProcesses(r.log, cfg.WardenLog); err != nil {
 		return err
 	}
-	if err = checkFit(cfg.Jobs, r.processes.Host.Check); err != nil {
+	if err = r.checkJobs(cfg.Jobs); err != nil {
 		return err
 	}
-	if r.scheduler, err = r.newScheduler(cfg.Jobs); err != nil {
+	if r.scheduler, err = r.newScheduler(r.cfg.Load()); err != nil {
 		return err
 	}
-	r.membership = membership{journal: r.journal, log: r.log, peers: &r.peers, entry: r.registryEntry, now: r.serverNow, evicts: r.evictsExpiring, news: make(chan struct{}, 1),
+	r.fleet.journal = r.journal
+	r.membership = membership{fleet: &r.fleet, journal: r.journal, log: r.log, peers: &r.peers, entry: r.registryEntry, now: r.serverNow, evicts: r.evictsExpiring, news: make(chan struct{}, 1),
 		incidents: incidents{journal: r.journal, replica: r.name, events: r.events}, problems: problemWatch{events: r.events},
-		announcer: announcer{sweep: r.scheduler.Sweep, log: r.log, begin: make(chan struct{}, 1)},
+		announcer: announcer{sweep: r.sweep, log: r.log, begin: make(chan struct{}, 1)},
 		publisher: publisher{journal: r.journal, log: r.log, version: r.version, config: r.cfg.Load, now: r.serverNow, news: make(chan struct{}, 1)}}
 	return nil
 }
@@ -204,11 +208,16 @@ func (r *Replica) schedulerJobs(cfg *config.Config) []scheduler.Job {
 	return jobs
 }
 
-// applyJobs makes the scheduler run the jobs of a configuration. It returns an error if this machine can't run one of them.
-func (r *Replica) applyJobs(ctx context.Context, cfg *config.Config) error {
-	if err := checkFit(cfg, r.processes.Host.Check); err != nil {
+// checkJobs returns an error if this machine can't run one of the jobs of a configuration.
+func (r *Replica) checkJobs(cfg *config.Config) error {
+	if err := checkInstanceNames(cfg, r.name); err != nil {
 		return err
 	}
+	return checkFit(cfg, r.processes.Host.Check)
+}
+
+// applyJobs makes the scheduler run the jobs of a configuration.
+func (r *Replica) applyJobs(ctx context.Context, cfg *config.Config) error {
 	return r.scheduler.Reload(ctx, r.schedulerJobs(cfg)) //nolint:wrapcheck // the error names the operation
 }
 
@@ -262,7 +271,7 @@ func (r *Replica) runScheduler(ctx context.Context, reload <-chan struct{}) (err
 	campaign, resign := context.WithCancel(work)
 	registered, leave := context.WithCancel(context.WithoutCancel(ctx))
 	r.readiness.enterPhase(scheduling)
-	r.supervision.sendState(sdnotify.Status(fmt.Sprintf("scheduling %d jobs", len(r.cfg.Load().Jobs))))
+	r.supervision.sendState(sdnotify.Status(fmt.Sprintf("scheduling %d jobs", len(r.cfg.Load().WrittenJobs()))))
 	var beside sync.WaitGroup
 	beside.Go(func() { r.leadership.Campaign(campaign, r.lead) })
 	beside.Go(func() { r.membership.run(registered) })
@@ -299,7 +308,7 @@ func (r *Replica) lead(ctx context.Context, term *election.Term) {
 	r.leads.Store(true)
 	defer r.leads.Store(false)
 	r.monitor.recalled.Store(false)
-	cfg := leader.Config{Locks: r.locks, Redis: r.redis, Journal: r.journal, Jobs: r.cfg.Load, Replicas: r.peers.alive, Sweep: r.scheduler.Sweep, Now: r.serverNow,
+	cfg := leader.Config{Locks: r.locks, Redis: r.redis, Journal: r.journal, Jobs: r.cfg.Load, Replicas: r.peers.alive, Sweep: r.sweep, Now: r.serverNow,
 		Describe:       func() []journal.JobInfo { return DescribeJobs(r.cfg.Load(), r.serverNow()) },
 		HeartbeatFault: func(what string) { r.heartbeatError.Store(&what) }, Replica: r.name, Version: r.version, Log: r.log}
 	if r.monitor.metrics != nil {
@@ -367,7 +376,7 @@ func (r *Replica) announceStart() {
 	cfg := r.cfg.Load()
 	args := []any{"redis", r.redis.Where(), "namespace", cfg.Namespace, "isolation", r.processes.Host.Isolation(),
 		"warden", fmt.Sprintf("process %d", r.processes.warden.PID()),
-		"jobs", len(cfg.Jobs), "config", cfg.Digest()[:12], "version", r.version}
+		"jobs", len(cfg.WrittenJobs()), "config", cfg.Digest()[:12], "version", r.version}
 	if r.redis.HasQuorum() {
 		args = append(args, "quorum", r.redis.WhereLocks())
 	}

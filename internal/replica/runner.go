@@ -160,7 +160,7 @@ func Variables() []Variable {
 		return Variable{name, doc, func(_ *commandRunner, run *scheduler.Run) (string, bool) { return of(run.Tick), !run.Tick.IsZero() }}
 	}
 	return []Variable{
-		always("CRONCLAVE_JOB", "The job's name.", func(_ *commandRunner, run *scheduler.Run) string { return run.Job }),
+		always("CRONCLAVE_JOB", "The job's name; with `per_tick = \"all\"`, `JOB@REPLICA`.", func(_ *commandRunner, run *scheduler.Run) string { return run.Job }),
 		always("CRONCLAVE_NAMESPACE", "The cluster's namespace.", func(r *commandRunner, _ *scheduler.Run) string { return r.namespace }),
 		always("CRONCLAVE_REPLICA", "The name of the replica.", func(_ *commandRunner, run *scheduler.Run) string { return run.Replica }),
 		always("CRONCLAVE_RUN_ID", "The run's id, which the history shows. Tries of `retry` share it.", func(_ *commandRunner, run *scheduler.Run) string { return run.ID }),
@@ -204,7 +204,7 @@ func jobsOf(cfg *config.Config, by runners) []scheduler.Job {
 			Name: j.Name, Schedule: j.Schedule, After: j.After, Location: zone, Jitter: j.Jitter,
 			Except: j.Except, ExceptDates: j.ExceptDates, StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
 			Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, StartDeadline: j.StartDeadline,
-			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, StartTimeout: startTimeout(j.Lease), OutlivesLease: j.OutlivesLease, Where: j.Where,
+			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, StartTimeout: startTimeout(j.Lease), OutlivesLease: j.OutlivesLease, Where: j.Where, On: j.On,
 			Overlap: scheduler.Overlap(j.Overlap), CatchUp: scheduler.CatchUp{Policy: scheduler.CatchUpPolicy(j.CatchUp), Window: j.CatchUpWindow},
 			Retry: scheduler.Retry(j.Retry), Recover: scheduler.Recover{Max: j.Recover}, Pool: scheduler.Pool{Name: j.Pool, Slots: j.PoolSlots},
 			Runner: by.newRunner(j),

@@ -113,7 +113,7 @@ func (r *Replica) describeState() string {
 	if reason := r.unreadyReason(); reason != "" {
 		return reason
 	}
-	text := fmt.Sprintf("scheduling %d jobs, %d running", len(r.cfg.Load().Jobs), r.scheduler.Running())
+	text := fmt.Sprintf("scheduling %d jobs, %d running", len(r.cfg.Load().WrittenJobs()), r.scheduler.Running())
 	if r.leads.Load() {
 		text += ", leader"
 	}

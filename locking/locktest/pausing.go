@@ -25,6 +25,7 @@ func pausing() []theorem {
 		{"EndOfAPauseIsNotUndoneByAnObserverOfThePause", endOutlivesObserver, memory}, // Promise: P5
 		{"EndOfAForgottenPauseCounts", endOfForgotten, memory},                        // Promise: P5
 		{"PauseIsHeardOf", pauseHeard, memory},                                        // Promise: P6
+		{"PauseIsTakenFromAnotherLock", pauseTaken, nothing},                          // Promise: P6
 	}
 }
 
@@ -116,6 +117,46 @@ func pausedTime(b *bench) {
 	if s.Pause.On(s.Now) || s.Pause.Covers(b.tick(0).At) || !s.Pause.Covers(b.tick(2).At) || s.Pause.Covers(b.tick(3).At) {
 		b.Errorf("the lock tells %+v", s.Pause)
 	}
+}
+
+// pauseTaken: of the pauses of two locks the one that was changed later counts, and an end is a change.
+func pauseTaken(b *bench) {
+	b.known()
+	const from = "{all}:job"
+	ofOther := func(r lease.PauseRequest) {
+		b.Helper()
+		r.Lock, r.Permanent, r.Outcome = from, true, stopped
+		if a := b.b.Engine().Pause(b.ctx, []lease.PauseRequest{r})[0]; a.Err != nil {
+			b.Fatal(a.Err)
+		}
+	}
+	take := func() {
+		b.Helper()
+		if err := b.a.Engine().TakePause(b.ctx, from, lock); err != nil {
+			b.Fatal(err)
+		}
+	}
+	take()
+	runs(b, b.a, 0)
+	ofOther(lease.PauseRequest{Reason: "why"})
+	take()
+	settles(b, b.a, 1)
+	settles(b, b.b, 2)
+	if p := b.state().Pause; p.Reason != "why" || !p.On(b.now()) {
+		b.Errorf("the lock tells %+v", p)
+	}
+	resume(b, b.b)
+	take()
+	runs(b, b.a, 3)
+	ofOther(lease.PauseRequest{Reason: "again"})
+	take()
+	settles(b, b.b, 4)
+	ofOther(lease.PauseRequest{End: true})
+	take()
+	runs(b, b.a, 5)
+	pause(b, b.b, lease.PauseRequest{})
+	take()
+	settles(b, b.a, 6)
 }
 
 func pauseEnds(b *bench) {

@@ -188,7 +188,8 @@ func (s *scanner) readSpread() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	hash := hashPlace("H", s.kind.name, s.options.Name)
+	job, _, _ := strings.Cut(s.options.Name, "@")
+	hash := hashPlace("H", s.kind.name, job)
 	if step == 0 {
 		return 1 << (low + int(hash%uint64(high-low+1))), nil
 	}

@@ -233,3 +233,17 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A job that each replica runs has the same ticks on all of them.
+func TestPlaceByNameLeavesOutTheReplica(t *testing.T) {
+	at := func(name string) time.Time {
+		s, err := Parse([]string{"H H * * *"}, Options{Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Next(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC))
+	}
+	if a, b, other := at("tidy@r1"), at("tidy"), at("tidy-r1"); !a.Equal(b) || a.Equal(other) {
+		t.Errorf("%v, %v and %v", a, b, other)
+	}
+}

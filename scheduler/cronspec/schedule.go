@@ -74,7 +74,8 @@ const (
 type Options struct {
 	// Location is the time zone of the expressions; nil means UTC. A zone from [LoadLocation] is the same on every machine.
 	Location *time.Location
-	// Name is the job's name, which determines the values of H.
+	// Name is the job's name, which determines the values of H. A part from "@" on, the name of the only replica that runs the job, has no effect, so that such
+	// a job has the same ticks on every replica.
 	Name string
 	// Except has expressions whose instants are not ticks. They have the same syntax and the same zone as the expressions of the schedule.
 	Except []string

@@ -335,3 +335,15 @@ func (q *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []leas
 	}
 	return answers
 }
+
+// TakePause writes the pause of a lock to the register of another one, if it was changed later than the pause there.
+func (q *Store) TakePause(ctx context.Context, from, lock string) error {
+	var pause string
+	read := &change{store: q, lock: from, permanent: true, look: true, edit: func(g *rules.Register, _ rules.View) { pause = g.Paused }}
+	if q.runTasks(ctx, []task{read}); read.failed != nil || pause == "" {
+		return read.failed
+	}
+	write := &change{store: q, lock: lock, permanent: true, look: true, edit: func(g *rules.Register, _ rules.View) { g.Paused = lease.NewerPause(g.Paused, pause) }}
+	q.runTasks(ctx, []task{write})
+	return write.failed
+}

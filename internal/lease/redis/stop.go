@@ -54,6 +54,20 @@ func (c *Store) Pause(ctx context.Context, requests []lease.PauseRequest) []leas
 	return answers
 }
 
+// TakePause reads the pause of a lock, and makes it the observed pause of another one. Each later request for that lock carries the observed pause, as after a
+// loss of data.
+func (c *Store) TakePause(ctx context.Context, from, lock string) error {
+	got := c.execCalls(ctx, []call{c.inspectionBy(c.scripts.Inspect, lease.InspectRequest{Lock: from, Permanent: true})})[0]
+	if err := stateOf(from, got).Err; err != nil || got.paused == "" {
+		return err
+	}
+	known, _ := c.cfg.Observed.Last(lock)
+	known.Paused, known.Permanent, known.Seen = lease.NewerPause(known.Paused, got.paused), true, got.sent
+	c.cfg.Observed.Learn(lock, known, c.cfg.Idle, got.now, true)
+	got = c.execCalls(ctx, []call{c.inspectionBy(c.scripts.Inspect, lease.InspectRequest{Lock: lock, Permanent: true})})[0]
+	return stateOf(lock, got).Err
+}
+
 func (c *Store) pauseAnswer(r lease.PauseRequest, got reply) lease.PauseAnswer {
 	err := got.err
 	switch {

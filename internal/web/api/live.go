@@ -44,7 +44,7 @@ type (
 
 type liveInput struct {
 	JobPath
-	RunID string `query:"run_id" maxLength:"128" doc:"id of one run, with whose end the stream ends (default: all runs of the job)"`
+	RunID string `query:"run_id" maxLength:"200" doc:"id of one run, with whose end the stream ends (default: all runs of the job)"`
 }
 
 func (r *routes) registerStreams(api huma.API) {

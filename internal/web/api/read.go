@@ -14,7 +14,7 @@ import (
 
 // JobPath is the path parameter with the name of a job.
 type JobPath struct {
-	Job string `path:"job" maxLength:"128" doc:"name of the job"`
+	Job string `path:"job" maxLength:"180" doc:"name of the job; with per_tick = \"all\", JOB@REPLICA"`
 }
 
 // A JobFilter selects jobs. A job must match all fields that are set.
@@ -30,7 +30,7 @@ type JobFilter struct {
 type statusQuery struct {
 	JobFilter
 	Limit int    `query:"limit" default:"40" minimum:"1" maximum:"100000" doc:"how many jobs, the first by name; if there are more, next_after is set, and the problems are those of the cluster and of these jobs"`
-	After string `query:"after" maxLength:"128" doc:"only jobs after this name, as next_after of the page before"`
+	After string `query:"after" maxLength:"180" doc:"only jobs after this name, as next_after of the page before"`
 }
 
 func registerGet[I, O any](r *routes, api huma.API, path, summary, tag string, read func(context.Context, *I) (O, error), errs ...int) {
@@ -149,11 +149,11 @@ type whyQuery struct {
 
 type runPath struct {
 	JobPath
-	RunID string `path:"run" maxLength:"128" doc:"id of the run"`
+	RunID string `path:"run" maxLength:"200" doc:"id of the run"`
 }
 
 type runFilter struct {
-	Job     string    `query:"job" maxLength:"128" doc:"name of a job (default: all jobs)"`
+	Job     string    `query:"job" maxLength:"180" doc:"name of a job (default: all jobs)"`
 	Failed  bool      `query:"failed" doc:"only what went wrong: failed, timeout, lost, abandoned, missed; excludes outcome"`
 	Outcome []string  `query:"outcome,explode" maxItems:"20" enum:"running,ok,failed,timeout,canceled,lost,abandoned,skipped,missed" doc:"only these outcomes"`
 	Since   time.Time `query:"since" doc:"only what ended at this instant or later"`

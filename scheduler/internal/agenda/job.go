@@ -53,8 +53,8 @@ type Job[T any] struct {
 	Open []*Tick[T] // the open ticks, oldest first
 	// Running is the number of places on this replica that the job occupies, for runs and for claims that may become runs.
 	Running int
-	// Elsewhere is true if this replica lacks labels that the job requires. This replica then never runs the job, and only settles ticks that no other
-	// replica decides.
+	// Elsewhere is true if this replica lacks labels that the job requires, or if only another replica runs the job. This replica then never runs the job, and
+	// only settles ticks that no other replica decides.
 	Elsewhere bool
 	// Behind, if set, is the reason to record for missed ticks before the oldest open tick. Some of these ticks may still be undecided on the server.
 	Behind run.Reason

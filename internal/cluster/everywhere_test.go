@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// newFleet is a cluster in which a job runs on every replica of a zone. r3 has registered just now, and r4 does not fit.
+func newFleet(t *testing.T) *cluster {
+	t.Helper()
+	c := newCluster(t)
+	zone := map[string]string{"zone": "a"}
+	c.describe(t, journal.JobInfo{Name: "tidy@r1.example", Enabled: true, Where: zone, Tags: []string{"disk"}}, journal.JobInfo{Name: "tidy@r2", Enabled: true, Where: zone, Tags: []string{"disk"}},
+		journal.JobInfo{Name: "once", Enabled: true})
+	for name, labels := range map[string]map[string]string{"r1.example": zone, "r3": zone, "r4": nil} {
+		c.register(t, journal.Replica{Name: name, Labels: labels})
+	}
+	return c
+}
+
+// A pause of a job that runs on every replica is one of the job, for replicas that join, and of all its instances, also on a replica that nobody has described
+// or that is lost. Tags and all jobs include it.
+func TestPauseOfEveryInstance(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		selection Selection
+		jobs      []ConfiguredJob
+		want      []string
+	}{
+		"by name":     {Selection{Jobs: []string{"tidy"}}, nil, []string{"tidy", "tidy@r1.example", "tidy@r2", "tidy@r3"}},
+		"by tag":      {Selection{Tags: []string{"disk"}}, nil, []string{"tidy", "tidy@r1.example", "tidy@r2", "tidy@r3"}},
+		"all":         {Selection{All: true}, nil, []string{"once", "tidy", "tidy@r1.example", "tidy@r2", "tidy@r3"}},
+		"one":         {Selection{Jobs: []string{"tidy@r2"}}, nil, []string{"tidy@r2"}},
+		"of the file": {Selection{Jobs: []string{"wide"}}, []ConfiguredJob{{Name: "wide", Everywhere: true}}, []string{"wide", "wide@r1.example", "wide@r3", "wide@r4"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newFleet(t)
+			o := c.operator(t, Config{Jobs: tt.jobs})
+			paused, err := o.Pause(t.Context(), PauseRequest{Selection: tt.selection, Requester: ann})
+			if err != nil {
+				t.Fatal(err)
+			}
+			resumed, err := o.Resume(t.Context(), ResumeRequest{tt.selection, ann})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for what, list := range map[string][]PausedJob{"paused": paused, "resumed": resumed} {
+				var names []string
+				for _, j := range list {
+					names = append(names, j.Job)
+					if j.Paused != (what == "paused") || j.WasPaused == j.Paused {
+						t.Errorf("%s %+v", what, j)
+					}
+				}
+				if !slices.Equal(names, tt.want) {
+					t.Errorf("%s %v, want %v", what, names, tt.want)
+				}
+			}
+			acts, _, err := o.Acts(t.Context(), 10)
+			if err != nil || len(acts) != 2 || !slices.Equal(acts[0].Jobs, tt.want) {
+				t.Errorf("audited %+v, %v", acts, err)
+			}
+		})
+	}
+}
+
+// What is about one run needs the name of an instance, and an error tells which there are. An instance is triggered on its replica alone.
+func TestInstancesAreNamed(t *testing.T) {
+	t.Parallel()
+	c := newFleet(t)
+	o, ctx := c.operator(t, Config{}), t.Context()
+	const told = `job "tidy" runs on every replica: name one of its instances: tidy@r1.example, tidy@r2`
+	trigger := func(job string) error {
+		_, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: job})
+		return err
+	}
+	var unknown *UnknownJobError
+	for what, err := range map[string]error{"trigger": trigger("tidy"),
+		"history": func() error { _, err := o.History(ctx, HistoryRequest{Job: "tidy", Limit: 1}); return err }(),
+		"logs":    func() error { _, err := o.Logs(ctx, LogsRequest{Job: "tidy", Limit: 1}); return err }(),
+		"why":     func() error { _, err := o.Why(ctx, "tidy", "2026-03-01T00:00:00Z"); return err }(),
+		"status":  func() error { _, err := o.Status(ctx, StatusRequest{Job: "tidy"}); return err }(),
+	} {
+		if !errors.As(err, &unknown) || err.Error() != told {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := trigger("tidy@r2"); !errors.Is(err, ErrNoReplica) {
+		t.Errorf("trigger where the replica is away: %v", err)
+	}
+	if err := trigger("tidy@r1.example"); err != nil {
+		t.Errorf("trigger: %v", err)
+	}
+	if names, err := o.Instances(ctx, "tidy"); err != nil || !slices.Equal(names, []string{"tidy@r1.example", "tidy@r3"}) {
+		t.Errorf("instances %v, %v", names, err)
+	}
+	if names, err := o.Instances(ctx, "once"); err != nil || !slices.Equal(names, []string{"once"}) {
+		t.Errorf("instances of another job %v, %v", names, err)
+	}
+	if st, err := o.Status(ctx, StatusRequest{Job: "tidy@r2"}); err != nil || len(st.Jobs) != 1 {
+		t.Errorf("status of an instance: %v", err)
+	}
+}
+
+// A cancel of the job stops its runs on every replica.
+func TestCancelOfEveryInstance(t *testing.T) {
+	t.Parallel()
+	c := newFleet(t)
+	for _, job := range []string{"tidy@r1.example", "tidy@r2", "once"} {
+		c.run(t, c.elector(t, job), job, "run-of-"+job)
+	}
+	canceled, err := c.operator(t, Config{}).Cancel(t.Context(), CancelRequest{Requester: ann, Job: "tidy"})
+	if err != nil || len(canceled) != 2 || canceled[0].Job != "tidy@r1.example" || canceled[1].Job != "tidy@r2" {
+		t.Errorf("%+v, %v", canceled, err)
+	}
+}
+
+// The instance of a lost replica is no job that nobody could run, and its ticks are missed because the replica was down.
+func TestWarningsOfInstances(t *testing.T) {
+	t.Parallel()
+	c := newFleet(t)
+	tick := time.Now().Truncate(time.Hour).Add(-time.Hour)
+	c.record(t, journal.Record{RunID: "tidy@r2." + tick.UTC().Format("20060102T150405Z"), Job: "tidy@r2", Tick: tick, Trigger: "schedule", Replica: "r1.example", Outcome: "missed", Reason: "down", Finished: time.Now()})
+	o := c.operator(t, Config{})
+	st, err := o.Status(t.Context(), StatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range st.Warnings {
+		if w.Code == "nowhere" {
+			t.Error(w.Message)
+		}
+	}
+	s, err := o.Why(t.Context(), "tidy@r2", tick.Format(time.RFC3339))
+	if err != nil || len(s.Lines) == 0 || !strings.Contains(s.Lines[0], "missed: replica r2 was not up, and no other one runs this job") {
+		t.Errorf("%+v, %v", s, err)
+	}
+}

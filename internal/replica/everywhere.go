@@ -1,0 +1,197 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+)
+
+// Jobs with per_tick = "all": the configuration in use has an instance of each of them for each replica, as config.ForReplicas describes. A fleet has these
+// replicas. When it changes, the reloader applies the same files again.
+
+// mostFleet is the maximum number of replicas for which there are instances. Each of them costs every replica one job.
+const mostFleet = 1000
+
+// absentFor is the number of readings of the registry in a row that must lack a replica before its instances end. A single one may miss a replica that the
+// leader moves to the list of the lost ones.
+const absentFor = 2
+
+// A fleet has the replicas for which there are instances: those that are registered, or lost and not forgotten. A replica that drains leaves the registry, and
+// so the fleet. The first group of fields is set before the first reading.
+type fleet struct {
+	journal *journal.Journal
+	log     hclog.Logger
+	self    string
+	needed  func() bool // reports whether the configuration in use has a job with per_tick = "all"
+	news    notice      // wakes the reloader
+
+	labels map[string]map[string]string // labels of the known replicas, by name; belongs to the goroutine that reads
+	absent map[string]int               // the number of readings in a row that lacked a known replica
+
+	members atomic.Pointer[map[string]map[string]string] // labels by name; nil before this replica has registered
+	again   atomic.Bool                                  // the pauses of this replica's instances must be taken over again
+}
+
+// update updates the fleet after this replica has registered. up has the replicas that were found in the registry. If whole is false, others may be missing.
+// The order matters for pauses: a replica is registered before it takes over the pause of a job, and a user's pause of the job reaches the job before the
+// registered replicas are listed. So either the replica finds the pause, or the user finds the replica.
+func (f *fleet) update(ctx context.Context, self journal.Replica, up []journal.Replica, whole bool) {
+	if f == nil {
+		return
+	}
+	if f.labels == nil {
+		f.labels, f.absent = map[string]map[string]string{}, map[string]int{}
+	}
+	found := map[string]bool{}
+	for _, e := range append(slices.Clip(up), self) {
+		found[e.Name], f.labels[e.Name] = true, e.Labels
+	}
+	if f.needed() {
+		lost, err := f.readLost(ctx, found)
+		if err != nil {
+			f.log.Debug("cannot read all lost replicas", "error", err)
+			whole = false
+		}
+		for _, name := range lost {
+			found[name] = true
+		}
+	}
+	for name := range f.labels {
+		f.absent[name]++
+		switch {
+		case found[name]:
+			f.absent[name] = 0
+		case !whole:
+			f.absent[name]--
+		case f.absent[name] >= absentFor:
+			delete(f.labels, name)
+			delete(f.absent, name)
+		}
+	}
+	next := f.choose()
+	if last := f.members.Load(); last == nil || !reflect.DeepEqual(*last, next) {
+		f.members.Store(&next)
+	}
+	if f.needed() {
+		f.news.give()
+	}
+}
+
+// takeAgain makes this replica take over the pauses of its instances again. After a loss of data, a user may have paused a job while this replica was not
+// registered.
+func (f *fleet) takeAgain() {
+	if f != nil {
+		f.again.Store(true)
+	}
+}
+
+// choose returns the known replicas whose names can be part of a job's name: this one, and the first others by name.
+func (f *fleet) choose() map[string]map[string]string {
+	chosen := map[string]map[string]string{f.self: f.labels[f.self]}
+	for _, name := range slices.Sorted(maps.Keys(f.labels)) {
+		if len(chosen) < mostFleet && journal.IsJobName(config.InstanceName("x", name)) {
+			chosen[name] = f.labels[name]
+		}
+	}
+	return chosen
+}
+
+// readLost returns the names of the lost replicas. The labels of a replica that this one has never seen are those that its described instances need.
+func (f *fleet) readLost(ctx context.Context, up map[string]bool) (names []string, err error) {
+	missing, err := f.journal.LostReplicas(ctx) // first, because the leader moves entries from here to the other list
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return nil, err //nolint:wrapcheck // the error names the operation
+	}
+	listed, err := f.journal.RecentlyLost(ctx)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // the error names the operation
+	}
+	for _, l := range missing {
+		listed = append(listed, journal.NamedLost{Name: journal.NameOf(l.ID)})
+	}
+	unseen := false
+	for _, l := range listed {
+		if _, seen := f.labels[l.Name]; !up[l.Name] {
+			names, unseen = append(names, l.Name), unseen || !seen
+		}
+	}
+	if !unseen {
+		return names, nil
+	}
+	infos, err := f.journal.Jobs(ctx)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return nil, err //nolint:wrapcheck // the error names the operation
+	}
+	needs := map[string]map[string]string{}
+	for _, info := range infos {
+		if _, replica := journal.InstanceOf(info.Name); replica != "" {
+			if needs[replica] == nil {
+				needs[replica] = map[string]string{}
+			}
+			maps.Copy(needs[replica], info.Where)
+		}
+	}
+	for _, name := range names {
+		if _, seen := f.labels[name]; !seen {
+			f.labels[name] = needs[name]
+		}
+	}
+	return names, nil
+}
+
+// checkInstanceNames returns an error if the name of this replica cannot be part of the names of its instances.
+func checkInstanceNames(cfg *config.Config, replica string) error {
+	for _, job := range cfg.Everywhere() {
+		if name := config.InstanceName(job, replica); !journal.IsJobName(name) {
+			return UsageError{fmt.Errorf("job %s: per_tick = \"all\" makes a job %.200q on this replica, which is no name: give the replica another one with --replica", job, name)}
+		}
+	}
+	return nil
+}
+
+// withInstances returns a configuration with the instances of the fleet. A new instance of this replica first takes over the pause of its job. If that fails,
+// the instance is left out until the next reading of the registry.
+func (r *Replica) withInstances(ctx context.Context, cfg *config.Config) *config.Config {
+	members := map[string]map[string]string{}
+	if known := r.fleet.members.Load(); known != nil {
+		members = *known
+	}
+	to, used, again := cfg.ForReplicas(members), r.cfg.Load(), r.fleet.again.Swap(false)
+	to.Jobs = slices.DeleteFunc(to.Jobs, func(j config.Job) bool {
+		before := used.Job(j.Name)
+		isUsed := before != nil && before.Enabled
+		if j.On != r.name || !j.Enabled || isUsed && !again {
+			return false
+		}
+		err := r.takePause(ctx, j.Of, j.Name)
+		if err != nil {
+			r.fleet.again.Store(r.fleet.again.Load() || isUsed)
+			r.log.Debug("pause of the job not taken over; trying again", "job", j.Name, "error", err)
+		}
+		return err != nil && !isUsed
+	})
+	return to
+}
+
+func (r *Replica) takePause(ctx context.Context, from, job string) error {
+	elector, err := election.New(election.Config{Locks: r.locks})
+	if err != nil {
+		return err
+	}
+	return elector.TakePause(ctx, from, job)
+}
+
+// sweep inspects all jobs, and the locks of the jobs with per_tick = "all", which only have their pauses.
+func (r *Replica) sweep(ctx context.Context, others ...string) error {
+	return r.scheduler.Sweep(ctx, append(slices.Clip(others), r.cfg.Load().Everywhere()...)...)
+}

@@ -1,0 +1,294 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
+	"github.com/cronclave/cronclave/locking"
+)
+
+const everywhereJobs = `
+[defaults]
+schedule = "@hourly"
+command = "true"
+[jobs.tidy]
+per_tick = "all"
+[jobs.zoned]
+per_tick = "all"
+where = { zone = "a" }
+[jobs.once]
+`
+
+func newFleet(j *journal.Journal, self string) *fleet {
+	return &fleet{journal: j, log: hclog.NewNullLogger(), self: self, needed: func() bool { return true }, news: make(chan struct{}, 1)}
+}
+
+func (f *fleet) names() []string { return slices.Sorted(maps.Keys(*f.members.Load())) }
+
+// A replica belongs to the fleet from its registration until it has left the registry, and a lost one until it is forgotten. No reading that fails drops one.
+func TestFleet(t *testing.T) {
+	t.Parallel()
+	_, rdb, j := redistest.StartJournal(t)
+	ctx := t.Context()
+	f, self := newFleet(j, "a"), journal.Replica{Name: "a"}
+	up := func(names ...string) (list []journal.Replica) {
+		for _, name := range names {
+			list = append(list, journal.Replica{Name: name, Labels: map[string]string{"zone": name}})
+		}
+		return list
+	}
+	gone := redis.Z{Score: float64(time.Now().UnixMilli()), Member: "c-abcdefgh"}
+	lost := redis.Z{Score: gone.Score, Member: "c"}
+	for _, step := range []struct {
+		what  string
+		do    func() error
+		up    []journal.Replica
+		whole bool
+		want  []string
+	}{
+		{"the registry cannot be read", nil, nil, false, []string{"a"}},
+		{"all are up", nil, up("b", "c"), true, []string{"a", "b", "c"}},
+		{"entries are damaged", nil, up("c"), false, []string{"a", "b", "c"}},
+		{"and again", nil, nil, false, []string{"a", "b", "c"}},
+		{"one has left", nil, up("c"), true, []string{"a", "b", "c"}},
+		{"and is not back", nil, up("c"), true, []string{"a", "c"}},
+		{"a registration has expired", func() error { return rdb.ZAdd(ctx, "cronclave:default:replicas", gone).Err() }, nil, true, []string{"a", "c"}},
+		{"for long", nil, nil, true, []string{"a", "c"}},
+		{"the leader moves it", func() error { return rdb.ZRem(ctx, "cronclave:default:replicas", gone.Member).Err() }, nil, true, []string{"a", "c"}},
+		{"to the lost ones", func() error { return rdb.ZAdd(ctx, "cronclave:default:lost", lost).Err() }, nil, true, []string{"a", "c"}},
+		{"for long, too", nil, nil, true, []string{"a", "c"}},
+		{"it is forgotten", func() error { return j.ForgetLost(ctx, "c") }, nil, true, []string{"a", "c"}},
+		{"for good", nil, nil, true, []string{"a"}},
+	} {
+		if step.do != nil {
+			if err := step.do(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.update(ctx, self, step.up, step.whole)
+		if got := f.names(); !slices.Equal(got, step.want) {
+			t.Errorf("%s: %v, want %v", step.what, got, step.want)
+		}
+	}
+	if len(f.news) != 1 {
+		t.Error("the reloader is not woken")
+	}
+}
+
+// A replica that starts while another one is lost knows its labels by the jobs that are described for it.
+func TestFleetLearnsTheLabelsOfTheLost(t *testing.T) {
+	t.Parallel()
+	_, rdb, j := redistest.StartJournal(t)
+	ctx, cfg := t.Context(), loadConfig(t, everywhereJobs)
+	before := cfg.ForReplicas(map[string]map[string]string{"a": {"zone": "a"}, "b": {"zone": "a", "disk": "ssd"}, "c": nil})
+	if err := j.DescribeJobs(ctx, DescribeJobs(before, time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"b", "c"} {
+		if err := rdb.ZAdd(ctx, "cronclave:default:lost", redis.Z{Score: float64(time.Now().UnixMilli()), Member: name}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := newFleet(j, "d")
+	f.update(ctx, journal.Replica{Name: "d"}, nil, true)
+	var names []string
+	for _, job := range cfg.ForReplicas(*f.members.Load()).Jobs {
+		names = append(names, job.Name)
+	}
+	if want := []string{"once", "tidy@b", "tidy@c", "tidy@d", "zoned@b"}; !slices.Equal(names, want) {
+		t.Errorf("%v, want %v", names, want)
+	}
+}
+
+// The fleet is bounded, and has this replica in any case. Names that no job can have are left out.
+// Promise: P9
+func TestFleetIsBounded(t *testing.T) {
+	t.Parallel()
+	_, _, j := redistest.StartJournal(t)
+	f := newFleet(j, "z")
+	var up []journal.Replica
+	for i := range 2 * mostFleet {
+		up = append(up, journal.Replica{Name: fmt.Sprintf("r%04d", i)}, journal.Replica{Name: fmt.Sprintf("r %d", i)})
+	}
+	f.update(t.Context(), journal.Replica{Name: "z"}, up, true)
+	if names := f.names(); len(names) != mostFleet || names[0] != "r0000" || names[mostFleet-2] != "r0998" || names[mostFleet-1] != "z" {
+		t.Errorf("%d replicas, from %s to %s", len(names), names[0], names[len(names)-1])
+	}
+}
+
+// joiner is a replica as far as its instances are concerned.
+func joiner(t *testing.T, conn *redisconn.Conn, j *journal.Journal, cfg *config.Config) *Replica {
+	t.Helper()
+	locks, err := locking.New(conn.LockConfig("default", "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = locks.Close() })
+	r := &Replica{name: "a", log: hclog.NewNullLogger(), locks: locks}
+	r.fleet.journal, r.fleet.log, r.fleet.self = j, r.log, "a"
+	r.fleet.needed, r.fleet.news = func() bool { return true }, make(chan struct{}, 1)
+	r.cfg.Store(cfg.ForReplicas(nil))
+	return r
+}
+
+// joinFleet registers the replica and applies its instances, as membership and reloader do.
+func (r *Replica) joinFleet(ctx context.Context, j *journal.Journal, cfg *config.Config) error {
+	self := journal.Replica{ID: "a-abcdefgh", Name: "a", Started: time.Now(), Seen: time.Now()}
+	if _, err := j.Register(ctx, self, time.Minute); err != nil {
+		return err
+	}
+	up, err := j.Replicas(ctx)
+	r.fleet.update(ctx, self, up, err == nil)
+	r.cfg.Store(r.withInstances(ctx, cfg))
+	return err
+}
+
+// A user pauses a job that runs on every replica, or ends its pause, before or after a replica joins: its instance is paused as the job is. An instance that
+// was resumed by itself stays so when its replica returns.
+// Promise: P6
+func TestJoinerTakesOverThePause(t *testing.T) {
+	t.Parallel()
+	ann := cluster.Requester{By: "ann"}
+	for _, tc := range []struct {
+		steps  string
+		paused bool
+	}{
+		{"join", false}, {"pause join", true}, {"join pause", true}, {"pause resume join", false}, {"pause join resume", false}, {"join pause resume", false},
+		{"join pause resume-one", false}, {"join pause resume-one join", false}, {"join pause-one join", true}, {"join pause resume-one pause join", true},
+		{"join pause-one pause resume join", false}, {"join lost pause join", true}, {"join lost pause loss join", true},
+	} {
+		t.Run(tc.steps, func(t *testing.T) {
+			t.Parallel()
+			_, conn, j := redistest.StartJournal(t)
+			ctx, cfg := t.Context(), loadConfig(t, everywhereJobs)
+			o, err := cluster.New(cluster.Config{Conn: conn, Journal: j, Namespace: "default", Jobs: []cluster.ConfiguredJob{{Name: "tidy", Everywhere: true}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer o.Close()
+			r := joiner(t, conn, j, cfg)
+			for _, step := range strings.Fields(tc.steps) {
+				job := "tidy"
+				if of, one := strings.CutSuffix(step, "-one"); one {
+					job, step = "tidy@a", of
+				}
+				switch step {
+				case "join":
+					if len(r.cfg.Load().Jobs) > 1 && !r.fleet.again.Load() { // it restarts
+						r = joiner(t, conn, j, cfg)
+					}
+					err = r.joinFleet(ctx, j, cfg)
+				case "pause":
+					_, err = o.Pause(ctx, cluster.PauseRequest{Selection: cluster.Selection{Jobs: []string{job}}, Requester: ann})
+				case "resume":
+					_, err = o.Resume(ctx, cluster.ResumeRequest{Selection: cluster.Selection{Jobs: []string{job}}, Requester: ann})
+				case "lost": // Redis loses its data, and so the registration
+					err = conn.FlushAll(ctx).Err()
+				case "loss": // the replica notices
+					r.fleet.takeAgain()
+				}
+				if step == "join" && err == nil {
+					err = j.DescribeJobs(ctx, DescribeJobs(r.cfg.Load(), time.Now()))
+				}
+				if err != nil {
+					t.Fatalf("%s: %v", step, err)
+				}
+			}
+			if r.cfg.Load().Job("tidy@a") == nil {
+				t.Fatal("it has no instance")
+			}
+			elector, err := election.New(election.Config{Locks: r.locks})
+			if err != nil {
+				t.Fatal(err)
+			}
+			st := elector.Inspect(ctx, []election.InspectRequest{{Lock: election.JobLock("tidy@a")}})[0]
+			if st.Err != nil || st.Pause.On(st.Now) != tc.paused {
+				t.Errorf("paused: %v, %v", st.Pause, st.Err)
+			}
+		})
+	}
+}
+
+// While the pause of its job cannot be read a replica has no new instance. The instances that it has stay.
+func TestInstanceWaitsForThePause(t *testing.T) {
+	t.Parallel()
+	s, conn, j := redistest.StartJournal(t)
+	ctx, cfg := t.Context(), loadConfig(t, everywhereJobs)
+	had, late := joiner(t, conn, j, cfg), joiner(t, conn, j, cfg)
+	if err := had.joinFleet(ctx, j, cfg); err != nil {
+		t.Fatal(err)
+	}
+	self := journal.Replica{Name: "a"}
+	s.Close()
+	late.fleet.update(ctx, self, []journal.Replica{{Name: "b"}}, false)
+	had.fleet.takeAgain()
+	for r, want := range map[*Replica][]string{had: {"once", "tidy@a"}, late: {"once", "tidy@b"}} {
+		var names []string
+		for _, job := range r.withInstances(ctx, cfg).Jobs {
+			names = append(names, job.Name)
+		}
+		if !slices.Equal(names, want) {
+			t.Errorf("%v, want %v", names, want)
+		}
+	}
+	if !had.fleet.again.Load() {
+		t.Error("the pause is not taken over again")
+	}
+}
+
+// A replica whose name cannot be part of a job's name is told so at its start.
+func TestNameOfAReplicaFitsItsInstances(t *testing.T) {
+	t.Parallel()
+	cfg := loadConfig(t, everywhereJobs)
+	for name, fine := range map[string]bool{"web-1.example.org": true, "web_1": true, "web 1": false, "-": false, strings.Repeat("x", 200): false} {
+		if err := checkInstanceNames(cfg, name); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "--replica") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := checkInstanceNames(loadConfig(t, "[jobs.a]\nschedule = \"@hourly\"\ncommand = \"true\"\n"), "web 1"); err != nil {
+		t.Errorf("without such a job: %v", err)
+	}
+}
+
+// The configuration is applied again where the fleet has changed, and only there, and never for the sake of other jobs.
+func TestReloaderAppliesInstances(t *testing.T) {
+	t.Parallel()
+	cfg := loadConfig(t, everywhereJobs)
+	members := map[string]map[string]string{"b": nil}
+	var applied []int
+	r := &Replica{log: hclog.NewNullLogger()}
+	r.cfg.Store(cfg.ForReplicas(nil))
+	l := &reloader{log: r.log, cfg: &r.cfg, monitor: &r.monitor, describeSoon: func() {},
+		instances: func(_ context.Context, cfg *config.Config) *config.Config { return cfg.ForReplicas(members) },
+		apply: func(_ context.Context, cfg *config.Config) error {
+			applied = append(applied, len(cfg.Jobs))
+			return nil
+		}}
+	l.applyInstances(t.Context())
+	l.applyInstances(t.Context())
+	members["c"] = map[string]string{"zone": "a"}
+	l.applyInstances(t.Context())
+	delete(members, "b")
+	l.applyInstances(t.Context())
+	l.applyInstances(t.Context())
+	if want := []int{2, 4, 3}; !slices.Equal(applied, want) {
+		t.Errorf("applied %v jobs, want %v", applied, want)
+	}
+	if added, changed, removed := compareJobs(r.cfg.Load(), cfg); added+changed+removed != 0 {
+		t.Errorf("%d, %d, %d jobs differ from those of the file", added, changed, removed)
+	}
+}
