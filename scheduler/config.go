@@ -75,7 +75,7 @@ type Config struct {
 	Pools       run.Pools   // required if a job has a Pool, except for [Scheduler.RunNow] without a lock
 	// Requests delivers the requests for runs outside the schedule. Defaults to none.
 	Requests Requests
-	// Labels are the labels of this replica, which runs only jobs whose Where is a subset of them. Defaults to none.
+	// Labels are the labels of this replica, which runs only jobs whose Where is a subset of them and [ReplicaLabel]. Defaults to none.
 	Labels Labels
 	// Peers returns the identity of this replica, and the identities of all live replicas with the given labels. To spread the ticks over the replicas,
 	// each tick ranks the replicas differently, and a replica with a later rank claims a few milliseconds later. Peers is called by one goroutine at a
@@ -140,9 +140,9 @@ func (c *Config) ownIdentity() string {
 }
 
 // missedReason returns the reason for which a tick of a job was missed. On a replica without the job's labels, it replaces ReasonDown by ReasonLabels
-// if no live replica has the labels. A job with On was missed because its replica was down.
+// if no live replica has the labels. A tick of a job for one replica was missed because that one was down.
 func (c *Config) missedReason(t *task, reason run.Reason) run.Reason {
-	if reason == run.ReasonDown && t.Elsewhere && t.On == "" && c.Peers != nil {
+	if reason == run.ReasonDown && t.Elsewhere && !t.isOfOne() && c.Peers != nil {
 		if _, fit := c.Peers(t.Where); len(fit) == 0 {
 			return run.ReasonLabels
 		}
@@ -176,10 +176,10 @@ func rankOf(job string, tick time.Time, self string, peers []string) int {
 	return n
 }
 
-// turnDelay returns the delay of this replica's claim of a tick, by its rank. The first PerTick ranks claim without a delay. The ticks of a job with On are not
-// shared with other replicas.
+// turnDelay returns the delay of this replica's claim of a tick, by its rank. The first PerTick ranks claim without a delay. The ticks of a job for one replica
+// are not shared.
 func (c *Config) turnDelay(t *task, tick time.Time) time.Duration {
-	if c.Peers == nil || t.On != "" {
+	if c.Peers == nil || t.isOfOne() {
 		return 0
 	}
 	self, all := c.Peers(t.Where)

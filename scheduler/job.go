@@ -23,7 +23,7 @@ type (
 // A Job has a Runner, a schedule, and the policies for its runs.
 type Job struct {
 	// Name matches [A-Za-z0-9][A-Za-z0-9_-]{0,127}. It is the job's identity on all replicas. A "@" and the name of a replica, which may contain dots, may
-	// follow: see On. The name has at most 180 characters.
+	// follow: see [ReplicaLabel]. The name has at most 180 characters.
 	Name string
 	// Schedule has one or more cron expressions: see package cronspec. Location is their time zone, and defaults to UTC. [cronspec.LoadLocation] returns
 	// the same zone on every machine.
@@ -67,12 +67,9 @@ type Job struct {
 	Recover Recover
 	// Lease is the time after which the cluster replaces a replica that has died. Defaults to 30s; at least 1s, at most 24h.
 	Lease time.Duration
-	// Where has the labels that a replica needs to run the job: see [Config.Labels]. The other replicas only record ticks that no replica runs. Defaults
-	// to none: any replica may run the job.
+	// Where has the labels that a replica needs to run the job: see [Config.Labels] and [ReplicaLabel]. The other replicas only record ticks that no replica
+	// runs. Defaults to none: any replica may run the job.
 	Where Labels
-	// On is the name of the only replica that runs the job: see [Config.Replica]. Like replicas without the labels of Where, the other replicas only record
-	// ticks that it does not run. Defaults to none: any replica may run the job.
-	On string
 	// OutlivesLease lets a run go on after its lease is lost. Another replica may then start a second run, and only the fencing token protects the
 	// resource. By default, a run is stopped before its lease ends.
 	OutlivesLease bool
@@ -248,13 +245,14 @@ func (l Labels) Include(others Labels) bool {
 	return true
 }
 
-// ErrElsewhere means that this replica must not run a job, because it lacks labels in the job's Where, or is not the replica of the job's On.
+// ReplicaLabel is a label that each replica has by itself. Its value is [Config.Replica]. A job whose Where has this label is for one replica only.
+const ReplicaLabel = "@replica"
+
+// ErrElsewhere means that this replica must not run a job, because it lacks labels in the job's Where.
 var ErrElsewhere = errors.New("this replica lacks labels that the job requires")
 
-// runsOn reports whether the replica with this name and these labels may run the job.
-func (j *Job) runsOn(replica string, labels Labels) bool {
-	return labels.Include(j.Where) && (j.On == "" || j.On == replica)
-}
+// isOfOne reports whether only one replica may run the job.
+func (j *Job) isOfOne() bool { return j.Where[ReplicaLabel] != "" }
 
 // A Pool is a semaphore that jobs share across the cluster, first come, first served. A run waits for a slot of the pool until the StartDeadline of
 // its tick, and holds the slot until the run ends, through all its tries. The zero value means no pool.

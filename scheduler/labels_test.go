@@ -186,7 +186,7 @@ func TestRunNowNeedsTheLabels(t *testing.T) {
 	})
 }
 
-func on(replica string) edit { return func(j *scheduler.Job) { j.On = replica } }
+func on(replica string) edit { return where(scheduler.Labels{scheduler.ReplicaLabel: replica}) }
 
 // everywhere has an instance of a job for each replica, as one with per_tick = "all".
 func (c *cluster) everywhere(schedule string, replicas []string, edits ...edit) (jobs []scheduler.Job) {
@@ -221,8 +221,7 @@ func TestInstanceRunsOnItsReplica(t *testing.T) {
 }
 
 // A tick of a replica that is dead past the deadline is missed once, because it was down, and runs nowhere else. One that is back in time runs it, once.
-// Promise: P1
-// Promise: P6
+// Promise: P1, P6
 func TestTickOfADeadReplicaIsMissed(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		names := []string{"a", "b"}

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -164,11 +165,14 @@ func (t *task) scheduleKey() string {
 // newTasks validates jobs and returns their tasks by name. Jobs with equal schedules share one Schedule, because many jobs may have the same schedule.
 func (c *Config) newTasks(jobs []Job) (map[string]*task, error) {
 	var faults []error
+	own := Labels{}
+	maps.Copy(own, c.Labels)
+	own[ReplicaLabel] = c.Replica
 	tasks, specs := map[string]*task{}, map[string]*cronspec.Schedule{}
 	for _, job := range jobs {
 		t, err := newTask(job)
 		if err == nil {
-			t.Elsewhere = !job.runsOn(c.Replica, c.Labels)
+			t.Elsewhere = !own.Include(job.Where)
 		}
 		if err == nil && !t.isChained() {
 			specs[t.Spec.Key()] = orDefault(specs[t.Spec.Key()], t.Spec)

@@ -85,7 +85,7 @@ func (a *app) triggerJob(ctx context.Context, req cluster.TriggerRequest, opt tr
 	case len(jobs) > 1 && opt.wait:
 		return usageError("--wait is for one run, and job %s runs on every replica: name one of %s", req.Job, strings.Join(jobs, ", "))
 	case len(jobs) > 1:
-		return a.triggerAll(ctx, o, req, jobs, opt)
+		return triggerAll(ctx, a, o, req, jobs, opt)
 	default:
 		req.Job = jobs[0]
 	}
@@ -114,7 +114,7 @@ func (a *app) triggerJob(ctx context.Context, req cluster.TriggerRequest, opt tr
 }
 
 // triggerAll triggers the instances of a job with per_tick = "all". If some of them are not run, it continues with the others, and returns all errors.
-func (a *app) triggerAll(ctx context.Context, o *operating, req cluster.TriggerRequest, jobs []string, opt triggerOptions) error {
+func triggerAll(ctx context.Context, a *app, o *operating, req cluster.TriggerRequest, jobs []string, opt triggerOptions) error {
 	var asked []journal.Request
 	var faults []error
 	for _, job := range jobs {

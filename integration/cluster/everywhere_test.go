@@ -22,8 +22,7 @@ per_tick = "all"
 
 // Each tick of a job with per_tick = "all" runs once on each replica. The ticks of a replica that dies are missed, and the others go on. One that joins runs
 // only later ticks. A pause of the job holds for all of them, and for one that joins during it.
-// Promise: P1
-// Promise: P6
+// Promise: P1, P6
 func TestEachReplicaRunsEachTick(t *testing.T) {
 	testtier.Slow(t)
 	t.Parallel()

@@ -162,7 +162,7 @@ func (o *Operator) pauseOrResume(ctx context.Context, s Selection, by Requester,
 	if err != nil {
 		return nil, err
 	}
-	instances, err := o.allInstances(ctx, everywhere)
+	instances, err := allInstances(ctx, o, everywhere)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (o *Operator) pauseOrResume(ctx context.Context, s Selection, by Requester,
 	}
 	done, changed, fault := applyPause(jobs, do)
 	// The instances are read again after their jobs are paused: a replica that registers later finds the pause of the job.
-	late, err := o.allInstances(ctx, everywhere)
+	late, err := allInstances(ctx, o, everywhere)
 	if err != nil {
 		return done, err
 	}
@@ -251,8 +251,8 @@ func (o *Operator) selectedJobs(ctx context.Context, s Selection) (names []strin
 	if err != nil {
 		return nil, nil, err
 	}
-	tags := o.tagsByJob(infos)
-	everywhere = o.everywhere(infos)
+	tags := tagsByJob(o.cfg.Jobs, infos)
+	everywhere = jobsEverywhere(o.cfg.Jobs, infos)
 	var known []string
 	for name, has := range tags {
 		known = append(known, has...)
@@ -282,9 +282,9 @@ func (o *Operator) selectedJobs(ctx context.Context, s Selection) (names []strin
 }
 
 // tagsByJob returns the tags of the jobs. A job with per_tick = "all" has those of its instances.
-func (o *Operator) tagsByJob(infos []journal.JobInfo) map[string][]string {
+func tagsByJob(local []ConfiguredJob, infos []journal.JobInfo) map[string][]string {
 	tags := map[string][]string{}
-	for _, j := range o.cfg.Jobs {
+	for _, j := range local {
 		tags[j.Name] = j.Tags
 	}
 	for _, info := range infos {
@@ -342,7 +342,7 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 	if errors.Is(unaudited, ErrInvalid) {
 		return []CanceledRun{}, unaudited
 	}
-	canceled, err := o.cancelRuns(ctx, jobs, req.Run)
+	canceled, err := cancelRuns(ctx, o.elector, jobs, req.Run)
 	if unaudited != nil && (len(canceled) > 0 || errors.Is(err, election.ErrUnknown)) {
 		o.reportAct(entry)
 	}
@@ -369,10 +369,10 @@ func (o *Operator) Cancel(ctx context.Context, req CancelRequest) ([]CanceledRun
 }
 
 // cancelRuns asks the replicas to stop runs of jobs. After an error it continues with the other jobs, and returns the first error.
-func (o *Operator) cancelRuns(ctx context.Context, jobs []string, run string) (canceled []CanceledRun, fault error) {
+func cancelRuns(ctx context.Context, elector *election.Elector, jobs []string, run string) (canceled []CanceledRun, fault error) {
 	canceled = []CanceledRun{}
 	for _, job := range jobs {
-		runs, err := o.elector.Cancel(ctx, job, run)
+		runs, err := elector.Cancel(ctx, job, run)
 		fault = cmp.Or(fault, err)
 		for _, r := range runs {
 			canceled = append(canceled, CanceledRun{RunID: r.ID, Job: job, Replica: r.Holder, Slot: r.Slot, Token: int64(r.Token), Tick: tickOf(r)})

@@ -12,15 +12,16 @@ import (
 // A job with per_tick = "all" has an instance for each replica, JOB@REPLICA. Replicas describe only the instances. The lock of the job itself has its pause,
 // which replicas take over that join later.
 
-// everywhere returns the jobs with per_tick = "all", with the labels that their replicas need: those of the local configuration, and those of described instances.
-func (o *Operator) everywhere(infos []journal.JobInfo) map[string]scheduler.Labels {
+// jobsEverywhere returns the jobs with per_tick = "all", with the labels that their replicas need: those of the local configuration, and those of described
+// instances.
+func jobsEverywhere(local []ConfiguredJob, infos []journal.JobInfo) map[string]scheduler.Labels {
 	found := map[string]scheduler.Labels{}
 	for _, info := range infos {
 		if job, replica := journal.InstanceOf(info.Name); replica != "" {
 			found[job] = info.Where
 		}
 	}
-	for _, j := range o.cfg.Jobs {
+	for _, j := range local {
 		if j.Everywhere {
 			found[j.Name] = j.Where
 		}
@@ -39,7 +40,7 @@ func instancesOf(infos []journal.JobInfo, job string) (names []string) {
 }
 
 // allInstances returns the instances of jobs with per_tick = "all": the described ones, and those of registered replicas, which may have joined just now.
-func (o *Operator) allInstances(ctx context.Context, jobs map[string]scheduler.Labels) (names []string, err error) {
+func allInstances(ctx context.Context, o *Operator, jobs map[string]scheduler.Labels) (names []string, err error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
@@ -69,7 +70,7 @@ func (o *Operator) Instances(ctx context.Context, job string) ([]string, error) 
 	if err != nil {
 		return nil, err
 	}
-	where, everywhere := o.everywhere(infos)[job]
+	where, everywhere := jobsEverywhere(o.cfg.Jobs, infos)[job]
 	if _, described := findJob(infos, job); !everywhere || described {
 		return []string{job}, nil
 	}

@@ -112,7 +112,7 @@ func (o *Operator) mustKnow(ctx context.Context, job string) error {
 		return err
 	}
 	_, described := findJob(infos, job)
-	if _, everywhere := o.everywhere(infos)[job]; everywhere && !described {
+	if _, everywhere := jobsEverywhere(o.cfg.Jobs, infos)[job]; everywhere && !described {
 		return &UnknownJobError{Job: job, Everywhere: true, Instances: instancesOf(infos, job)}
 	}
 	var names []string

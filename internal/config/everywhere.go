@@ -6,12 +6,9 @@ import (
 	"slices"
 )
 
-// InstanceName returns the name of the instance of a job on a replica. The name of a job in a file has no "@".
-func InstanceName(job, replica string) string { return job + "@" + replica }
-
-// Instance returns the instance of a job with per_tick = "all" on a replica.
+// Instance returns the instance of a job with per_tick = "all" on a replica. The name of a job in a file has no "@".
 func (j Job) Instance(replica string) Job { //nolint:gocritic // it returns a copy
-	j.Name, j.Of, j.On = InstanceName(j.Name, replica), j.Name, replica
+	j.Name, j.Of, j.On = j.Name+"@"+replica, j.Name, replica
 	return j
 }
 

@@ -42,6 +42,14 @@ type fleet struct {
 	again   atomic.Bool                                  // the pauses of this replica's instances must be taken over again
 }
 
+// changed returns a channel that receives a value when the instances may have changed; nil without a fleet.
+func (f *fleet) changed() <-chan struct{} {
+	if f == nil {
+		return nil
+	}
+	return f.news
+}
+
 // update updates the fleet after this replica has registered. up has the replicas that were found in the registry. If whole is false, others may be missing.
 // The order matters for pauses: a replica is registered before it takes over the pause of a job, and a user's pause of the job reaches the job before the
 // registered replicas are listed. So either the replica finds the pause, or the user finds the replica.
@@ -99,7 +107,7 @@ func (f *fleet) takeAgain() {
 func (f *fleet) choose() map[string]map[string]string {
 	chosen := map[string]map[string]string{f.self: f.labels[f.self]}
 	for _, name := range slices.Sorted(maps.Keys(f.labels)) {
-		if len(chosen) < mostFleet && journal.IsJobName(config.InstanceName("x", name)) {
+		if len(chosen) < mostFleet && journal.IsJobName((config.Job{Name: "x"}).Instance(name).Name) {
 			chosen[name] = f.labels[name]
 		}
 	}
@@ -152,7 +160,7 @@ func (f *fleet) readLost(ctx context.Context, up map[string]bool) (names []strin
 // checkInstanceNames returns an error if the name of this replica cannot be part of the names of its instances.
 func checkInstanceNames(cfg *config.Config, replica string) error {
 	for _, job := range cfg.Everywhere() {
-		if name := config.InstanceName(job, replica); !journal.IsJobName(name) {
+		if name := (config.Job{Name: job}).Instance(replica).Name; !journal.IsJobName(name) {
 			return UsageError{fmt.Errorf("job %s: per_tick = \"all\" makes a job %.200q on this replica, which is no name: give the replica another one with --replica", job, name)}
 		}
 	}
@@ -162,11 +170,11 @@ func checkInstanceNames(cfg *config.Config, replica string) error {
 // withInstances returns a configuration with the instances of the fleet. A new instance of this replica first takes over the pause of its job. If that fails,
 // the instance is left out until the next reading of the registry.
 func (r *Replica) withInstances(ctx context.Context, cfg *config.Config) *config.Config {
-	members := map[string]map[string]string{}
-	if known := r.fleet.members.Load(); known != nil {
+	fleet, members := r.reloader.fleet, map[string]map[string]string{}
+	if known := fleet.members.Load(); known != nil {
 		members = *known
 	}
-	to, used, again := cfg.ForReplicas(members), r.cfg.Load(), r.fleet.again.Swap(false)
+	to, used, again := cfg.ForReplicas(members), r.cfg.Load(), fleet.again.Swap(false)
 	to.Jobs = slices.DeleteFunc(to.Jobs, func(j config.Job) bool {
 		before := used.Job(j.Name)
 		isUsed := before != nil && before.Enabled
@@ -175,7 +183,7 @@ func (r *Replica) withInstances(ctx context.Context, cfg *config.Config) *config
 		}
 		err := r.takePause(ctx, j.Of, j.Name)
 		if err != nil {
-			r.fleet.again.Store(r.fleet.again.Load() || isUsed)
+			fleet.again.Store(fleet.again.Load() || isUsed)
 			r.log.Debug("pause of the job not taken over; trying again", "job", j.Name, "error", err)
 		}
 		return err != nil && !isUsed

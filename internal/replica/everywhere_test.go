@@ -139,8 +139,7 @@ func joiner(t *testing.T, conn *redisconn.Conn, j *journal.Journal, cfg *config.
 	}
 	t.Cleanup(func() { _ = locks.Close() })
 	r := &Replica{name: "a", log: hclog.NewNullLogger(), locks: locks}
-	r.fleet.journal, r.fleet.log, r.fleet.self = j, r.log, "a"
-	r.fleet.needed, r.fleet.news = func() bool { return true }, make(chan struct{}, 1)
+	r.reloader.fleet = newFleet(j, "a")
 	r.cfg.Store(cfg.ForReplicas(nil))
 	return r
 }
@@ -152,7 +151,7 @@ func (r *Replica) joinFleet(ctx context.Context, j *journal.Journal, cfg *config
 		return err
 	}
 	up, err := j.Replicas(ctx)
-	r.fleet.update(ctx, self, up, err == nil)
+	r.reloader.fleet.update(ctx, self, up, err == nil)
 	r.cfg.Store(r.withInstances(ctx, cfg))
 	return err
 }
@@ -188,7 +187,7 @@ func TestJoinerTakesOverThePause(t *testing.T) {
 				}
 				switch step {
 				case "join":
-					if len(r.cfg.Load().Jobs) > 1 && !r.fleet.again.Load() { // it restarts
+					if len(r.cfg.Load().Jobs) > 1 && !r.reloader.fleet.again.Load() { // it restarts
 						r = joiner(t, conn, j, cfg)
 					}
 					err = r.joinFleet(ctx, j, cfg)
@@ -199,7 +198,7 @@ func TestJoinerTakesOverThePause(t *testing.T) {
 				case "lost": // Redis loses its data, and so the registration
 					err = conn.FlushAll(ctx).Err()
 				case "loss": // the replica notices
-					r.fleet.takeAgain()
+					r.reloader.fleet.takeAgain()
 				}
 				if step == "join" && err == nil {
 					err = j.DescribeJobs(ctx, DescribeJobs(r.cfg.Load(), time.Now()))
@@ -234,8 +233,8 @@ func TestInstanceWaitsForThePause(t *testing.T) {
 	}
 	self := journal.Replica{Name: "a"}
 	s.Close()
-	late.fleet.update(ctx, self, []journal.Replica{{Name: "b"}}, false)
-	had.fleet.takeAgain()
+	late.reloader.fleet.update(ctx, self, []journal.Replica{{Name: "b"}}, false)
+	had.reloader.fleet.takeAgain()
 	for r, want := range map[*Replica][]string{had: {"once", "tidy@a"}, late: {"once", "tidy@b"}} {
 		var names []string
 		for _, job := range r.withInstances(ctx, cfg).Jobs {
@@ -245,7 +244,7 @@ func TestInstanceWaitsForThePause(t *testing.T) {
 			t.Errorf("%v, want %v", names, want)
 		}
 	}
-	if !had.fleet.again.Load() {
+	if !had.reloader.fleet.again.Load() {
 		t.Error("the pause is not taken over again")
 	}
 }

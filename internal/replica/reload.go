@@ -26,13 +26,13 @@ const restless = 10
 
 type reloader struct {
 	log          hclog.Logger
+	fleet        *fleet
 	cfg          *atomic.Pointer[config.Config] // the configuration in use
 	refused      *atomic.Pointer[string]        // the first fault of a newer configuration that was refused
 	monitor      *monitor
 	check        func(*config.Config) error                           // returns an error if this machine can't run the jobs
 	instances    func(context.Context, *config.Config) *config.Config // adds the instances of jobs with per_tick = "all"
 	apply        func(context.Context, *config.Config) error          // makes the scheduler run the jobs
-	fleetChanged <-chan struct{}                                      // receives a value if the instances may have changed
 	describeSoon func()                                               // publishes the descriptions of the jobs
 	supervision  *supervision
 
@@ -61,7 +61,7 @@ func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 			if l.hasStableChange(ctx) {
 				announced(l.fresh)
 			}
-		case <-l.fleetChanged:
+		case <-l.fleet.changed():
 			l.applyInstances(ctx)
 		}
 	}

@@ -75,7 +75,6 @@ type Replica struct {
 	leadership *election.Leadership
 	peers      peers
 	membership membership
-	fleet      fleet
 	reloader   reloader
 	monitor    monitor
 	events     *events.Bus
@@ -95,9 +94,9 @@ func New(cfg Config) (*Replica, error) {
 		clock: func() time.Time { return time.Now().Add(cfg.ClockOffset) }}
 	r.peers.self = r.id
 	r.supervision = supervision{to: cfg.Notifier, log: r.log, describe: r.describeState, sinceIteration: func() (time.Duration, bool) { return r.scheduler.SinceIteration() }}
-	r.fleet = fleet{log: r.log, self: r.name, needed: func() bool { return len(r.cfg.Load().Everywhere()) > 0 }, news: make(chan struct{}, 1)}
-	r.reloader = reloader{log: r.log, supervision: &r.supervision, cfg: &r.cfg, refused: &r.refused, monitor: &r.monitor, check: r.checkJobs, instances: r.withInstances, apply: r.applyJobs,
-		fleetChanged: r.fleet.news, describeSoon: r.membership.publisher.describeSoon, load: cfg.Load, files: cfg.Files}
+	members := &fleet{log: r.log, self: r.name, needed: func() bool { return len(r.cfg.Load().Everywhere()) > 0 }, news: make(chan struct{}, 1)}
+	r.reloader = reloader{log: r.log, fleet: members, supervision: &r.supervision, cfg: &r.cfg, refused: &r.refused, monitor: &r.monitor, check: r.checkJobs, instances: r.withInstances, apply: r.applyJobs,
+		describeSoon: r.membership.publisher.describeSoon, load: cfg.Load, files: cfg.Files}
 	r.cfg.Store(cfg.Jobs.ForReplicas(nil)) // its instances follow when this replica is registered
 	if err := r.prepareParts(cfg); err != nil {
 		r.Close()
@@ -140,8 +139,8 @@ func (r *Replica) prepareParts(cfg Config) (err error) {
 	if r.scheduler, err = r.newScheduler(r.cfg.Load()); err != nil {
 		return err
 	}
-	r.fleet.journal = r.journal
-	r.membership = membership{fleet: &r.fleet, journal: r.journal, log: r.log, peers: &r.peers, entry: r.registryEntry, now: r.serverNow, evicts: r.evictsExpiring, news: make(chan struct{}, 1),
+	r.reloader.fleet.journal = r.journal
+	r.membership = membership{fleet: r.reloader.fleet, journal: r.journal, log: r.log, peers: &r.peers, entry: r.registryEntry, now: r.serverNow, evicts: r.evictsExpiring, news: make(chan struct{}, 1),
 		incidents: incidents{journal: r.journal, replica: r.name, events: r.events}, problems: problemWatch{events: r.events},
 		announcer: announcer{sweep: r.sweep, log: r.log, begin: make(chan struct{}, 1)},
 		publisher: publisher{journal: r.journal, log: r.log, version: r.version, config: r.cfg.Load, now: r.serverNow, news: make(chan struct{}, 1)}}

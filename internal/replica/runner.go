@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -204,13 +205,23 @@ func jobsOf(cfg *config.Config, by runners) []scheduler.Job {
 			Name: j.Name, Schedule: j.Schedule, After: j.After, Location: zone, Jitter: j.Jitter,
 			Except: j.Except, ExceptDates: j.ExceptDates, StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
 			Parallel: j.Parallel, PerTick: j.PerTick, PerReplica: j.PerReplica, StartDeadline: j.StartDeadline,
-			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, StartTimeout: startTimeout(j.Lease), OutlivesLease: j.OutlivesLease, Where: j.Where, On: j.On,
+			Timeout: noneIfZero(j.Timeout), KillGrace: noneIfZero(j.KillGrace), Lease: j.Lease, StartTimeout: startTimeout(j.Lease), OutlivesLease: j.OutlivesLease, Where: labelsOf(j),
 			Overlap: scheduler.Overlap(j.Overlap), CatchUp: scheduler.CatchUp{Policy: scheduler.CatchUpPolicy(j.CatchUp), Window: j.CatchUpWindow},
 			Retry: scheduler.Retry(j.Retry), Recover: scheduler.Recover{Max: j.Recover}, Pool: scheduler.Pool{Name: j.Pool, Slots: j.PoolSlots},
 			Runner: by.newRunner(j),
 		})
 	}
 	return jobs
+}
+
+// labelsOf returns the labels that a replica needs to run a job. The instance of a job with per_tick = "all" is for one replica.
+func labelsOf(j *config.Job) scheduler.Labels {
+	if j.On == "" {
+		return j.Where
+	}
+	labels := scheduler.Labels{scheduler.ReplicaLabel: j.On}
+	maps.Copy(labels, j.Where)
+	return labels
 }
 
 func (r runners) newRunner(j *config.Job) scheduler.Runner {
