@@ -281,7 +281,7 @@ func (o *Operator) selectedJobs(ctx context.Context, s Selection) (names []strin
 	return slices.Compact(names), everywhere, nil
 }
 
-// tagsByJob returns the tags of the jobs. A job with per_tick = "all" has those of its instances.
+// tagsByJob returns the tags of the jobs. A job with per_tick = "all" has the tags of its instances.
 func tagsByJob(local []ConfiguredJob, infos []journal.JobInfo) map[string][]string {
 	tags := map[string][]string{}
 	for _, j := range local {

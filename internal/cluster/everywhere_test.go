@@ -23,8 +23,8 @@ func newFleet(t *testing.T) *cluster {
 	return c
 }
 
-// A pause of a job that runs on every replica is one of the job, for replicas that join, and of all its instances, also on a replica that nobody has described
-// or that is lost. Tags and all jobs include it.
+// A pause of a job that runs on every replica is one of the job, for replicas that join, and of all its instances, also on a replica without a description
+// and on a lost one. Tags and all jobs include it.
 func TestPauseOfEveryInstance(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -70,7 +70,7 @@ func TestPauseOfEveryInstance(t *testing.T) {
 	}
 }
 
-// What is about one run needs the name of an instance, and an error tells which there are. An instance is triggered on its replica alone.
+// A command for one run needs the name of an instance, and its error has the names. An instance is triggered on its replica alone.
 func TestInstancesAreNamed(t *testing.T) {
 	t.Parallel()
 	c := newFleet(t)
@@ -121,7 +121,7 @@ func TestCancelOfEveryInstance(t *testing.T) {
 	}
 }
 
-// The instance of a lost replica is no job that nobody could run, and its ticks are missed because the replica was down.
+// The instance of a lost replica is no job without a place, and its ticks are missed because the replica was down.
 func TestWarningsOfInstances(t *testing.T) {
 	t.Parallel()
 	c := newFleet(t)

@@ -65,7 +65,7 @@ func (c machineChecks) checkUser(v document.Value, d *draft) {
 }
 
 func (c machineChecks) isFor(d *draft) bool {
-	return fits(c.labels, d.Where)
+	return fitsWhere(c.labels, d.Where)
 }
 
 // checkPath warns about a missing path. info is valid only if the result there is true.

@@ -27,7 +27,7 @@ func namesOf(jobs []Job) (names []string) {
 	return names
 }
 
-// A replica runs an instance of a job with per_tick = "all" for each replica that fits, and what it tells others is of the files.
+// A replica runs an instance of a job with per_tick = "all" for each replica that fits, and publishes the jobs of the files.
 func TestForReplicas(t *testing.T) {
 	t.Parallel()
 	cfg := loadJobs(t, `

@@ -42,18 +42,18 @@ type fleet struct {
 	again   atomic.Bool                                  // the pauses of this replica's instances must be taken over again
 }
 
-// changed returns a channel that receives a value when the instances may have changed; nil without a fleet.
-func (f *fleet) changed() <-chan struct{} {
+// whenChanged returns a channel that receives a value when the instances may have changed; nil without a fleet.
+func (f *fleet) whenChanged() <-chan struct{} {
 	if f == nil {
 		return nil
 	}
 	return f.news
 }
 
-// update updates the fleet after this replica has registered. up has the replicas that were found in the registry. If whole is false, others may be missing.
+// updateMembers updates the fleet after this replica has registered. up has the replicas that were found in the registry. If whole is false, others may be missing.
 // The order matters for pauses: a replica is registered before it takes over the pause of a job, and a user's pause of the job reaches the job before the
 // registered replicas are listed. So either the replica finds the pause, or the user finds the replica.
-func (f *fleet) update(ctx context.Context, self journal.Replica, up []journal.Replica, whole bool) {
+func (f *fleet) updateMembers(ctx context.Context, self journal.Replica, up []journal.Replica, whole bool) {
 	if f == nil {
 		return
 	}
@@ -86,7 +86,7 @@ func (f *fleet) update(ctx context.Context, self journal.Replica, up []journal.R
 			delete(f.absent, name)
 		}
 	}
-	next := f.choose()
+	next := f.chooseMembers()
 	if last := f.members.Load(); last == nil || !reflect.DeepEqual(*last, next) {
 		f.members.Store(&next)
 	}
@@ -103,8 +103,8 @@ func (f *fleet) takeAgain() {
 	}
 }
 
-// choose returns the known replicas whose names can be part of a job's name: this one, and the first others by name.
-func (f *fleet) choose() map[string]map[string]string {
+// chooseMembers returns the known replicas whose names can be part of a job's name: this one, and the first others by name.
+func (f *fleet) chooseMembers() map[string]map[string]string {
 	chosen := map[string]map[string]string{f.self: f.labels[f.self]}
 	for _, name := range slices.Sorted(maps.Keys(f.labels)) {
 		if len(chosen) < mostFleet && journal.IsJobName((config.Job{Name: "x"}).Instance(name).Name) {
@@ -114,7 +114,7 @@ func (f *fleet) choose() map[string]map[string]string {
 	return chosen
 }
 
-// readLost returns the names of the lost replicas. The labels of a replica that this one has never seen are those that its described instances need.
+// readLost returns the names of the lost replicas. A replica that this one has never seen gets the labels that its described instances need.
 func (f *fleet) readLost(ctx context.Context, up map[string]bool) (names []string, err error) {
 	missing, err := f.journal.LostReplicas(ctx) // first, because the leader moves entries from here to the other list
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
@@ -199,7 +199,7 @@ func (r *Replica) takePause(ctx context.Context, from, job string) error {
 	return elector.TakePause(ctx, from, job)
 }
 
-// sweep inspects all jobs, and the locks of the jobs with per_tick = "all", which only have their pauses.
-func (r *Replica) sweep(ctx context.Context, others ...string) error {
+// sweepLocks inspects all jobs, and the locks of the jobs with per_tick = "all", which only have their pauses.
+func (r *Replica) sweepLocks(ctx context.Context, others ...string) error {
 	return r.scheduler.Sweep(ctx, append(slices.Clip(others), r.cfg.Load().Everywhere()...)...)
 }

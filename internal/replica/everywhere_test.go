@@ -79,7 +79,7 @@ func TestFleet(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		f.update(ctx, self, step.up, step.whole)
+		f.updateMembers(ctx, self, step.up, step.whole)
 		if got := f.names(); !slices.Equal(got, step.want) {
 			t.Errorf("%s: %v, want %v", step.what, got, step.want)
 		}
@@ -104,7 +104,7 @@ func TestFleetLearnsTheLabelsOfTheLost(t *testing.T) {
 		}
 	}
 	f := newFleet(j, "d")
-	f.update(ctx, journal.Replica{Name: "d"}, nil, true)
+	f.updateMembers(ctx, journal.Replica{Name: "d"}, nil, true)
 	var names []string
 	for _, job := range cfg.ForReplicas(*f.members.Load()).Jobs {
 		names = append(names, job.Name)
@@ -124,7 +124,7 @@ func TestFleetIsBounded(t *testing.T) {
 	for i := range 2 * mostFleet {
 		up = append(up, journal.Replica{Name: fmt.Sprintf("r%04d", i)}, journal.Replica{Name: fmt.Sprintf("r %d", i)})
 	}
-	f.update(t.Context(), journal.Replica{Name: "z"}, up, true)
+	f.updateMembers(t.Context(), journal.Replica{Name: "z"}, up, true)
 	if names := f.names(); len(names) != mostFleet || names[0] != "r0000" || names[mostFleet-2] != "r0998" || names[mostFleet-1] != "z" {
 		t.Errorf("%d replicas, from %s to %s", len(names), names[0], names[len(names)-1])
 	}
@@ -151,7 +151,7 @@ func (r *Replica) joinFleet(ctx context.Context, j *journal.Journal, cfg *config
 		return err
 	}
 	up, err := j.Replicas(ctx)
-	r.reloader.fleet.update(ctx, self, up, err == nil)
+	r.reloader.fleet.updateMembers(ctx, self, up, err == nil)
 	r.cfg.Store(r.withInstances(ctx, cfg))
 	return err
 }
@@ -233,7 +233,7 @@ func TestInstanceWaitsForThePause(t *testing.T) {
 	}
 	self := journal.Replica{Name: "a"}
 	s.Close()
-	late.reloader.fleet.update(ctx, self, []journal.Replica{{Name: "b"}}, false)
+	late.reloader.fleet.updateMembers(ctx, self, []journal.Replica{{Name: "b"}}, false)
 	had.reloader.fleet.takeAgain()
 	for r, want := range map[*Replica][]string{had: {"once", "tidy@a"}, late: {"once", "tidy@b"}} {
 		var names []string
@@ -249,7 +249,7 @@ func TestInstanceWaitsForThePause(t *testing.T) {
 	}
 }
 
-// A replica whose name cannot be part of a job's name is told so at its start.
+// A name of a replica that cannot be part of a job's name is an error at the start.
 func TestNameOfAReplicaFitsItsInstances(t *testing.T) {
 	t.Parallel()
 	cfg := loadConfig(t, everywhereJobs)

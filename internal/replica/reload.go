@@ -61,7 +61,7 @@ func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 			if l.hasStableChange(ctx) {
 				announced(l.fresh)
 			}
-		case <-l.fleet.changed():
+		case <-l.fleet.whenChanged():
 			l.applyInstances(ctx)
 		}
 	}
