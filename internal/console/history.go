@@ -154,7 +154,7 @@ func (p Printer) Notifications(n *cluster.Notifications) {
 	t = newTable("TIME", "TARGET", "EVENTS", "RESULT", "TRIES", "ANSWER")
 	for _, d := range n.Deliveries {
 		mark, tries := plain, fmt.Sprint(d.Tries)
-		if d.Result != journal.DeliverySent {
+		if d.Result != journal.DeliverySent && d.Result != journal.DeliveryExpired {
 			mark = bad
 		}
 		if d.Repeated {

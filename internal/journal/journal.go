@@ -119,8 +119,9 @@ type Config struct {
 	// First, if not nil, is called once for each run or settled tick, with the first final record that Redis stored for it. Only the replica that wrote this
 	// record calls First, so that outcomes can be counted. Record waits for First to return. With a Redis Cluster several goroutines call it in parallel.
 	First func(Record)
-	// Posts, if not nil, reports whether a record is added to the outbox of its job, from which the leader makes notifications. It must be safe for concurrent use.
-	Posts func(*Record) bool
+	// Posts, if not nil, returns the targets of notifications that get the event of a record. With at least one, the record is added to the outbox of its job, from
+	// which the leader makes notifications. It must be safe for concurrent use.
+	Posts func(*Record) []string
 }
 
 // A Journal reads and writes the journal of one namespace. It has no goroutine that outlives a call, and is safe for concurrent use.

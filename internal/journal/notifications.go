@@ -27,13 +27,21 @@ const (
 	maxIDLength  = 64
 	// maxUnsure is the maximum length of TargetState.Unsure. Notifications beyond it are not counted as repeated.
 	maxUnsure = 1000
+	// maxAgain is the maximum length of TargetState.Again. Messages beyond it may be repeated in other groups, and so with other ids.
+	maxAgain = 100
+	// forgetFault is the time after which a fault is forgotten if nothing waits for the target.
+	forgetFault = time.Hour
 	// keepTargets is the time for which a target is listed that is no longer configured. At most maxTargets are listed.
-	keepTargets = 24 * time.Hour
+	keepTargets = KeepNotifications + time.Hour
 	maxTargets  = 1000
 )
 
-// ErrSuperseded means that a later leader has changed the state of a target.
-var ErrSuperseded = errors.New("a later leader sends the notifications")
+var (
+	// ErrSuperseded means that a later leader has changed the state of a target.
+	ErrSuperseded = errors.New("a later leader sends the notifications")
+	// ErrNotWaiting means that a notification has left the queue since it was read.
+	ErrNotWaiting = errors.New("the notification does not wait any more")
+)
 
 type notifications struct{ *namespace }
 
@@ -45,6 +53,9 @@ type Notification struct {
 	Job string `json:"job,omitempty"`
 	// Event is the event in the form of package notify.
 	Event json.RawMessage `json:"event"`
+	// Opens is the job that has failed, or the problem that has begun with the event, and OpensAt the time; "" for none.
+	Opens   string    `json:"-"`
+	OpensAt time.Time `json:"-"`
 
 	text string
 }
@@ -73,6 +84,8 @@ type TargetState struct {
 	Attempt []string `json:"attempt,omitempty"`
 	// Unsure has the ids of waiting notifications that the target may have, because the result of an attempt was unknown.
 	Unsure []string `json:"unsure,omitempty"`
+	// Again has the ids of messages with an unknown result. Each of them is sent again with exactly the same notifications, so that it has the same id.
+	Again [][]string `json:"again,omitempty"`
 	// Next is the earliest time of the next attempt.
 	Next time.Time `json:"next,omitzero"`
 	// Tries counts the failed attempts since Since. Fault is the answer to the last one; "" if it succeeded.
@@ -99,9 +112,10 @@ const (
 	DeliverySent    = "sent"
 	DeliveryRefused = "refused"
 	DeliveryDropped = "dropped"
+	DeliveryExpired = "expired" // the start of a run, which nobody needs to know any more; not counted
 )
 
-// A Delivery is the end of the sending of a message: it was sent, refused or dropped. Its JSON is part of the contract with users.
+// A Delivery is the end of the sending of a message: it was sent, refused or dropped, or has expired. Its JSON is part of the contract with users.
 type Delivery struct {
 	At     time.Time `json:"at"`
 	Target string    `json:"target"`
@@ -131,8 +145,7 @@ type QueueRequest struct {
 	Token  int64     // of the leader
 	Now    time.Time // by the clock of Redis
 	Add    []Notification
-	// Opened has the jobs that have failed and the problems that have begun, with the time. Closed has the jobs and problems whose end is in Add.
-	Opened map[string]time.Time
+	// Closed has the jobs and problems whose end is in Add.
 	Closed []string
 }
 
@@ -152,6 +165,12 @@ func (n notifications) QueueNotifications(ctx context.Context, r QueueRequest) (
 		dropped = max(int(old.Val()), int(waiting.Val())+len(fresh)-MaxNotifications, 0)
 		d := Delivery{At: r.Now, Target: r.Target, Events: []string{}, Count: dropped, Result: DeliveryDropped, Answer: "in the queue for too long, or too many came after it"}
 		s.countDelivery(d)
+		if waiting.Val() == 0 && len(fresh) == 0 && r.Now.Sub(s.Since) > forgetFault { // nothing will show that the target takes notifications again
+			s.Tries, s.Since, s.Fault = 0, time.Time{}, ""
+		}
+		if waiting.Val() == 0 { // a time beyond now, from before the clock was set back, does not last
+			s.Newest = 0
+		}
 		return func(p redis.Pipeliner) {
 			for _, one := range fresh {
 				s.Newest = max(r.Now.UnixMicro(), s.Newest+1)
@@ -163,7 +182,7 @@ func (n notifications) QueueNotifications(ctx context.Context, r QueueRequest) (
 				n.queueDelivery(ctx, p, d)
 			}
 			p.ZRemRangeByRank(ctx, ids, 0, -1-maxNotifyIDs)
-			n.queueOpen(ctx, p, r)
+			n.queueOpen(ctx, p, r, fresh)
 			for _, key := range []string{queue, ids} {
 				p.PExpire(ctx, key, 2*KeepNotifications)
 			}
@@ -202,13 +221,17 @@ func (n notifications) freshNotifications(ctx context.Context, tx *redis.Tx, r Q
 	return fresh, nil
 }
 
-func (n notifications) queueOpen(ctx context.Context, p redis.Pipeliner, r QueueRequest) {
+// queueOpen closes problems, and then opens those of fresh notifications. A problem that is open keeps its time, which is the time of the first failure. An event
+// that was queued before opens nothing: its end may have been queued, too.
+func (n notifications) queueOpen(ctx context.Context, p redis.Pipeliner, r QueueRequest, fresh []Notification) {
 	open := n.jobKey(r.Target, "notify-open")
-	for name, at := range r.Opened {
-		p.HSet(ctx, open, name, at.UnixMicro())
-	}
 	if len(r.Closed) > 0 {
 		p.HDel(ctx, open, r.Closed...)
+	}
+	for _, one := range fresh {
+		if one.Opens != "" {
+			p.HSetNX(ctx, open, one.Opens, one.OpensAt.UnixMicro())
+		}
 	}
 	p.PExpire(ctx, open, keepDeliveries)
 }
@@ -236,7 +259,7 @@ func (n notifications) changeTarget(ctx context.Context, target string, token in
 			_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
 				queue(p)
 				text, err := json.Marshal(s)
-				p.Set(ctx, key, text, 0)
+				p.Set(ctx, key, text, keepDeliveries)
 				return err //nolint:wrapcheck // wrapped by the caller
 			})
 			return err //nolint:wrapcheck // wrapped by the caller
@@ -265,16 +288,16 @@ func decodeState(get *redis.StringCmd) (s TargetState, err error) {
 	return s, nil
 }
 
-// A targetReply has the replies about a target, with the first entries of its queue.
+// A targetReply has the replies about a target, with the first entry of its queue.
 type targetReply struct {
 	state *redis.StringCmd
 	count *redis.IntCmd
 	first *redis.ZSliceCmd
 }
 
-func queueTarget(ctx context.Context, n *namespace, p redis.Pipeliner, target string, entries int) targetReply {
+func queueTarget(ctx context.Context, n *namespace, p redis.Pipeliner, target string) targetReply {
 	queue := n.jobKey(target, "notify-queue")
-	return targetReply{p.Get(ctx, n.jobKey(target, "notify-state")), p.ZCard(ctx, queue), p.ZRangeWithScores(ctx, queue, 0, int64(entries-1))}
+	return targetReply{p.Get(ctx, n.jobKey(target, "notify-state")), p.ZCard(ctx, queue), p.ZRangeWithScores(ctx, queue, 0, 0)}
 }
 
 // decode returns the state of the target. A damaged state counts as a new one, because the next change replaces it.
@@ -289,13 +312,17 @@ func (r targetReply) decode() (s TargetState, err error) {
 	return s, nil
 }
 
-// Notifications returns the state of a target, and the first most notifications in its queue, at least one. Damaged entries of the queue are removed.
-func (n notifications) Notifications(ctx context.Context, target string, most int) (s TargetState, waiting []Notification, err error) {
+// Notifications returns the state of a target, and at most most notifications in its queue, after the first skip of them. Damaged entries of the queue are
+// removed.
+func (n notifications) Notifications(ctx context.Context, target string, skip, most int) (s TargetState, waiting []Notification, err error) {
 	ctx, cancel := n.withTimeout(ctx)
 	defer cancel()
 	var reply targetReply
+	var found *redis.ZSliceCmd
+	queue := n.jobKey(target, "notify-queue")
 	cmds, err := n.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		reply = queueTarget(ctx, n.namespace, p, target, most)
+		reply = queueTarget(ctx, n.namespace, p, target)
+		found = p.ZRangeWithScores(ctx, queue, int64(skip), int64(skip+most-1))
 		return nil
 	})
 	if err = allErrors(ctx, cmds, err); err == nil {
@@ -304,66 +331,116 @@ func (n notifications) Notifications(ctx context.Context, target string, most in
 	if err != nil {
 		return s, nil, fmt.Errorf("read the notifications for %s: %w", target, err)
 	}
-	for _, z := range reply.first.Val() {
+	for _, z := range found.Val() {
 		one := Notification{text: memberOf(z)}
 		if json.Unmarshal([]byte(one.text), &one) == nil && one.findFault() == "" {
 			waiting = append(waiting, one)
 		} else {
-			n.redis.ZRem(ctx, n.jobKey(target, "notify-queue"), one.text) // the next reading tries it again
+			n.redis.ZRem(ctx, queue, one.text) // the next reading tries it again
 		}
 	}
 	return s, waiting, nil
 }
 
 // BeginAttempt records that some notifications are about to be sent. If the leader dies before EndAttempt, a later leader takes the result for unknown. next is
-// the earliest time of the attempt after this one.
-func (n notifications) BeginAttempt(ctx context.Context, target string, token int64, ids []string, next time.Time) error {
-	err := n.changeTarget(ctx, target, token, func(_ context.Context, _ *redis.Tx, s *TargetState) (func(redis.Pipeliner), error) {
-		s.addUnsure(s.Attempt)
-		s.Attempt, s.Next = ids, next
+// the earliest time of the attempt after this one. It fails with ErrNotWaiting if one of the notifications has left the queue, because the leader before has
+// recorded a late result.
+func (n notifications) BeginAttempt(ctx context.Context, target string, token int64, chosen []Notification, next time.Time) error {
+	err := n.changeTarget(ctx, target, token, func(ctx context.Context, tx *redis.Tx, s *TargetState) (func(redis.Pipeliner), error) {
+		cmds, err := tx.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, one := range chosen {
+				p.ZScore(ctx, n.jobKey(target, "notify-queue"), one.text)
+			}
+			return nil
+		})
+		if errors.Is(err, redis.Nil) {
+			return nil, ErrNotWaiting
+		}
+		if err := allErrors(ctx, cmds, err); err != nil {
+			return nil, err
+		}
+		if len(s.Attempt) > 0 {
+			s.noteUnknown(s.Attempt, true)
+		}
+		s.Attempt, s.Next = idsOf(chosen), next
 		return func(redis.Pipeliner) {}, nil
 	})
 	return wrapIf("begin to send to "+target, err)
 }
 
-func (s *TargetState) addUnsure(ids []string) {
+// noteUnknown records that the target may have some notifications. If again is set, they are sent again together.
+func (s *TargetState) noteUnknown(ids []string, again bool) {
 	for _, id := range ids {
 		if !slices.Contains(s.Unsure, id) {
 			s.Unsure = append(s.Unsure, id)
 		}
 	}
 	s.Unsure = s.Unsure[max(0, len(s.Unsure)-maxUnsure):]
+	s.forgetAgain(ids)
+	if again {
+		s.Again = append(s.Again, ids)
+		s.Again = s.Again[max(0, len(s.Again)-maxAgain):]
+	}
 }
 
-// EndAttempt records the result of an attempt with some notifications. If d has a Result, it removes the notifications from the queue and writes d to the log.
-// Otherwise they stay in the queue; unsure means that the target may have them. next is the earliest time of the next attempt.
-func (n notifications) EndAttempt(ctx context.Context, token int64, attempted []Notification, d Delivery, unsure bool, next time.Time) error {
+// forgetAgain removes the messages with one of the ids from Again.
+func (s *TargetState) forgetAgain(ids []string) {
+	s.Again = slices.DeleteFunc(s.Again, func(message []string) bool { return shareID(message, ids) })
+}
+
+func shareID(a, b []string) bool {
+	return slices.ContainsFunc(a, func(id string) bool { return slices.Contains(b, id) })
+}
+
+// An Attempt is the end of an attempt to send some notifications in one message.
+type Attempt struct {
+	// Delivery describes the attempt. If it has a Result, the notifications leave the queue. Otherwise, they stay there.
+	Delivery
+	Notifications []Notification
+	// Unsure means that the target may have the notifications. Again means that the next message with one of them must have exactly these notifications.
+	Unsure, Again bool
+	// Next is the earliest time of the next attempt.
+	Next time.Time
+}
+
+// EndAttempt records the end of an attempt.
+func (n notifications) EndAttempt(ctx context.Context, token int64, a Attempt) error {
+	d, ids := a.Delivery, idsOf(a.Notifications)
 	err := n.changeTarget(ctx, d.Target, token, func(ctx context.Context, _ *redis.Tx, s *TargetState) (func(redis.Pipeliner), error) {
-		s.Attempt, s.Next, d.Tries = nil, next, s.Tries+1
-		if d.Result == DeliverySent {
-			s.Tries, s.Since, s.Fault = 0, time.Time{}, ""
-		} else if d.Result != DeliveryDropped {
-			s.Tries, s.Fault = s.Tries+1, cutText(d.Answer)
-			if s.Since.IsZero() {
-				s.Since = d.At
-			}
-		}
-		ids := idsOf(attempted)
-		if unsure {
-			s.addUnsure(ids)
+		s.Attempt, s.Next, d.Tries = nil, a.Next, s.Tries+1
+		s.noteAnswer(d)
+		if a.Unsure {
+			s.noteUnknown(ids, a.Again)
+		} else if !a.Again {
+			s.forgetAgain(ids)
 		}
 		if d.Result == "" {
 			return func(redis.Pipeliner) {}, nil
 		}
-		d.Repeated = slices.ContainsFunc(s.Unsure, func(id string) bool { return slices.Contains(ids, id) })
+		d.Repeated = shareID(s.Unsure, ids)
 		s.Unsure = slices.DeleteFunc(s.Unsure, func(id string) bool { return slices.Contains(ids, id) })
+		s.forgetAgain(ids)
 		s.countDelivery(d)
 		return func(p redis.Pipeliner) {
-			p.ZRem(ctx, n.jobKey(d.Target, "notify-queue"), textsOf(attempted)...)
+			p.ZRem(ctx, n.jobKey(d.Target, "notify-queue"), textsOf(a.Notifications)...)
 			n.queueDelivery(ctx, p, d)
 		}, nil
 	})
 	return wrapIf("end to send to "+d.Target, err)
+}
+
+// noteAnswer updates the number and the cause of failed attempts.
+func (s *TargetState) noteAnswer(d Delivery) {
+	switch d.Result {
+	case DeliverySent:
+		s.Tries, s.Since, s.Fault = 0, time.Time{}, ""
+	case DeliveryDropped, DeliveryExpired:
+	default:
+		s.Tries, s.Fault = s.Tries+1, cutText(d.Answer)
+		if s.Since.IsZero() {
+			s.Since = d.At
+		}
+	}
 }
 
 func idsOf(list []Notification) (ids []string) {
@@ -413,7 +490,7 @@ func (n notifications) TargetStates(ctx context.Context, targets []string) (map[
 	states, replies := make(map[string]TargetState, len(targets)), make([]targetReply, len(targets))
 	cmds, err := n.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, target := range targets {
-			replies[i] = queueTarget(ctx, n.namespace, p, target, 1)
+			replies[i] = queueTarget(ctx, n.namespace, p, target)
 		}
 		return nil
 	})
@@ -485,7 +562,8 @@ func (n notifications) NoteTargets(ctx context.Context, targets []string, now ti
 	return wrapIf("note the targets of notifications", allErrors(ctx, cmds, err))
 }
 
-// Targets returns the names of the targets that were configured within the last day, in alphabetical order.
+// Targets returns the names of the targets that were configured within the last 25 hours, in alphabetical order. What waits for a removed target is dropped before
+// that.
 func (n notifications) Targets(ctx context.Context) ([]string, error) {
 	ctx, cancel := n.withTimeout(ctx)
 	defer cancel()

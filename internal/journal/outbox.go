@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,16 +25,28 @@ const (
 // A Posted is a record in the outbox of its job.
 type Posted struct {
 	Record
-	text string
+	// Targets are the targets of notifications that get the event of the record. They are the choice of the replica that wrote the record, because the leader may
+	// have another configuration, in which the job or the target is missing.
+	Targets []string
+	text    string
 }
 
-// queuePosted adds the records of a job that Config.Posts selects to the outbox of the job. The MULTI that stores a record also posts it, so a replica that
+// postedIDs is what the entry of an outbox has beside the fields of the record.
+type postedIDs struct {
+	RunID   string   `json:"run_id"`
+	Targets []string `json:"targets"`
+}
+
+// queuePosted adds the records of a job for which Config.Posts returns targets to the outbox of the job. The MULTI that stores a record also posts it, so a replica that
 // dies does not lose a notification. A second write of the same record changes nothing, unless the outbox was cleared in between.
 func (h *history) queuePosted(ctx context.Context, p redis.Pipeliner, w *jobWrite) {
 	key := h.jobKey(w.job, "outbox")
 	for _, r := range w.records {
-		if h.posts != nil && !r.Retried && h.posts(&r.Record) {
-			p.ZAddNX(ctx, key, redis.Z{Score: float64(momentOf(&r.Record).UnixMicro()), Member: string(r.text)})
+		if h.posts == nil || r.Retried {
+			continue
+		}
+		if targets := h.posts(&r.Record); len(targets) > 0 {
+			p.ZAddNX(ctx, key, redis.Z{Score: float64(momentOf(&r.Record).UnixMicro()), Member: postedText(r.text, targets)})
 			w.posted = true
 		}
 	}
@@ -41,6 +54,11 @@ func (h *history) queuePosted(ctx context.Context, p redis.Pipeliner, w *jobWrit
 		p.ZRemRangeByRank(ctx, key, 0, -1-maxOutbox)
 		p.PExpire(ctx, key, keepOutbox)
 	}
+}
+
+// postedText returns the entry of an outbox: the JSON of a record, and the targets as a further field.
+func postedText(record []byte, targets []string) string {
+	return fmt.Sprintf(`{"targets":["%s"],%s`, strings.Join(targets, `","`), record[1:]) // the names of targets need no escaping
 }
 
 // queuePostedIndex adds the jobs of a batch to the index of outboxes. In a Redis Cluster it is not in the MULTI of the records: see [history.FindOutboxes].
@@ -73,13 +91,13 @@ func (h *history) Outbox(ctx context.Context) (records []Posted, more bool, err 
 		}
 		var errs []error
 		for _, text := range found.Val() {
-			r, err := decodePosted(job, text)
+			one, err := decodePosted(job, text)
 			if err != nil {
-				broken = append(broken, Posted{Record{Job: job}, text})
+				broken = append(broken, Posted{Record: Record{Job: job}, text: text})
 				errs = append(errs, fmt.Errorf("%s: %w", h.jobKey(job, "outbox"), err))
 				continue
 			}
-			records = append(records, Posted{r, text})
+			records = append(records, one)
 		}
 		return errors.Join(errs...)
 	})
@@ -92,14 +110,14 @@ func (h *history) Outbox(ctx context.Context) (records []Posted, more bool, err 
 	return records, more, wrapIf("read the outboxes", damaged)
 }
 
-func decodePosted(job, text string) (Record, error) {
-	id := struct {
-		RunID string `json:"run_id"`
-	}{}
-	if err := json.Unmarshal([]byte(text), &id); err != nil || !isRunID(id.RunID) {
-		return Record{}, fmt.Errorf("%w: %.40q", ErrCorrupt, text)
+func decodePosted(job, text string) (Posted, error) {
+	var ids postedIDs
+	err := json.Unmarshal([]byte(text), &ids)
+	if err != nil || !isRunID(ids.RunID) || len(ids.Targets) == 0 || slices.ContainsFunc(ids.Targets, func(name string) bool { return !isName(name) }) {
+		return Posted{}, fmt.Errorf("%w: %.40q", ErrCorrupt, text)
 	}
-	return decodeRecord(job, id.RunID, text)
+	r, err := decodeRecord(job, ids.RunID, text)
+	return Posted{r, ids.Targets, text}, err
 }
 
 // ClearOutbox removes records from the outboxes, after they were queued for their targets. It also removes the jobs without further records from the index.
@@ -124,31 +142,33 @@ func (h *history) ClearOutbox(ctx context.Context, records []Posted) error {
 	if err := allErrors(ctx, cmds, err); err != nil {
 		return fmt.Errorf("clear the outboxes: %w", err)
 	}
-	return h.findOutboxes(ctx, jobs) // a replica may have posted a record just before its job was removed from the index
+	_, err = h.findOutboxes(ctx, jobs) // a replica may have posted a record just before its job was removed from the index
+	return err
 }
 
-// FindOutboxes adds jobs whose outbox has records to the index. A replica that dies between the two writes to a Redis Cluster leaves such a job behind.
-func (h *history) FindOutboxes(ctx context.Context, jobs []string) error {
+// FindOutboxes returns those of the jobs whose outbox has records, and adds them to the index. A replica that dies between the two writes to a Redis Cluster leaves
+// such a job behind.
+func (h *history) FindOutboxes(ctx context.Context, jobs []string) (found []string, err error) {
 	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
 	return h.findOutboxes(ctx, jobs)
 }
 
-func (h *history) findOutboxes(ctx context.Context, jobs []string) error {
-	var found []redis.Z
+func (h *history) findOutboxes(ctx context.Context, jobs []string) (found []string, err error) {
+	var entries []redis.Z
 	damaged, err := pipelineEach(ctx, h.namespace, jobs, maxBatch, func(p redis.Pipeliner, job string) *redis.IntCmd {
 		return p.Exists(ctx, h.jobKey(job, "outbox"))
 	}, func(job string, exists *redis.IntCmd) error {
 		if exists.Val() > 0 {
-			found = append(found, redis.Z{Member: job})
+			found, entries = append(found, job), append(entries, redis.Z{Member: job})
 		}
 		return nil
 	})
 	if err := errors.Join(damaged, err); err != nil {
-		return fmt.Errorf("look for outboxes: %w", err)
+		return nil, fmt.Errorf("look for outboxes: %w", err)
 	}
 	if len(found) == 0 {
-		return nil
+		return nil, nil
 	}
-	return wrapIf("look for outboxes", errorOf(ctx, h.redis.ZAddNX(ctx, h.key("outboxes"), found...)))
+	return found, wrapIf("look for outboxes", errorOf(ctx, h.redis.ZAddNX(ctx, h.key("outboxes"), entries...)))
 }

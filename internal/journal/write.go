@@ -22,7 +22,7 @@ type history struct {
 	factsAge time.Duration
 	blocks   blocks
 	first    func(Record)
-	posts    func(*Record) bool
+	posts    func(*Record) []string
 
 	mu     sync.Mutex
 	excess map[string][]string // by job: runs that the next write to the job removes

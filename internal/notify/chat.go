@@ -160,10 +160,12 @@ func pagerRequest(c *call, m Message) (request, error) {
 }
 
 // dedupKey returns the key of an incident: cronclave/NAMESPACE/JOB for the failures of a job, which one success ends. A problem has a key of its own, because it
-// may last longer than the failures.
+// may last longer than the failures. Each outage of Redis has one, because no event closes its incident, and the next outage must open another one.
 func dedupKey(namespace string, e Event) string {
 	key := "cronclave/" + namespace + "/" + jobOf(e)
 	switch problem, subject, _ := strings.Cut(e.Problem, " "); {
+	case e.Name == Redis:
+		key += "/" + Redis + "/" + e.ID
 	case e.Job == "":
 		key += "/" + strings.TrimSuffix(cmp.Or(problem, e.Name)+"/"+subject, "/")
 	case problem == Slow || problem == Stale || problem == Overdue:
@@ -185,5 +187,5 @@ func postJSON(to string, v any) (request, error) {
 
 // setJob replaces {job} in the URL of a target by the name of the event's job.
 func setJob(address string, e Event) string {
-	return strings.ReplaceAll(address, "{job}", url.PathEscape(jobOf(e)))
+	return strings.ReplaceAll(address, placeOfJob, url.PathEscape(jobOf(e)))
 }

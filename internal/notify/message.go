@@ -48,8 +48,6 @@ type Message struct {
 	Namespace string
 	// Events has at least one event. It has several events if they came within group_wait.
 	Events []Event
-	// More is the number of further events that Events leaves out.
-	More int
 	// Link is the address of the page of the job, or of the cluster; "" without `[server].url`.
 	Link string
 }
@@ -66,6 +64,8 @@ const (
 	Later
 	// Unknown means that the target may have taken the message: there was no answer after the message was sent. The message is sent again with the same ID.
 	Unknown
+	// Expired means that the target has not taken the message, and that it would say nothing later: a start is sent only once.
+	Expired
 )
 
 // A Result is the answer of a target.

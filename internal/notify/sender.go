@@ -32,6 +32,9 @@ type Sender interface {
 	// Send makes one attempt to send a message with at least one event. It returns when the target has answered, ctx has ended, or the target's timeout has
 	// passed.
 	Send(ctx context.Context, m Message) Result
+	// IsByJob reports whether the address of the target depends on the job, so that a message must not have events of several jobs. It also returns true if the
+	// file with the address cannot be read.
+	IsByJob(ctx context.Context) bool
 }
 
 // SenderConfig configures [NewSender].
@@ -110,7 +113,7 @@ func (s *sender) Send(ctx context.Context, m Message) Result {
 	}
 	var last Result
 	for _, e := range m.Events {
-		m.Events, m.More = []Event{e}, 0
+		m.Events = []Event{e}
 		if last = s.sendOnce(ctx, m); last.Verdict != Done {
 			break
 		}
@@ -137,7 +140,7 @@ func (s *sender) sendOnce(ctx context.Context, m Message) Result {
 		defer cancel()
 		result := c.exchange(ctx, r)
 		if result.Verdict == Later || result.Verdict == Unknown {
-			result.Verdict, result.RetryAfter = Never, 0
+			result.Verdict = Expired
 			result.Answer += "; a start is sent only once"
 		}
 		return result
@@ -168,15 +171,12 @@ func (s *sender) newCall(ctx context.Context, m Message) (*call, error) {
 	if t.Kind == "command" {
 		return c, nil
 	}
-	address := t.URL
-	if t.Kind == "pagerduty" {
-		address = cmp.Or(address, pagerDutyURL)
+	address, err := s.readAddress(ctx)
+	if err != nil {
+		return nil, err
 	}
-	var err error
-	if t.URLFile != "" {
-		if address, err = s.readSecret(ctx, "url_file", t.URLFile); err != nil {
-			return nil, err
-		}
+	if strings.Contains(address, placeOfJob) && slices.ContainsFunc(m.Events, func(e Event) bool { return e.Job != m.Events[0].Job }) {
+		return nil, errors.New("url_file has got {job} in the meantime, and the message has several jobs")
 	}
 	if c.url, err = config.ParseTarget(setJob(address, m.Events[0])); err != nil || strings.HasPrefix(c.url.Scheme, "smtp") != (t.Kind == "mail") {
 		return nil, errors.New("url_file has no URL for kind " + t.Kind) // the configuration has checked url
@@ -207,6 +207,25 @@ func (s *sender) newCall(ctx context.Context, m Message) (*call, error) {
 		return nil, errors.New("ca_file has no certificate in PEM")
 	}
 	return c, nil
+}
+
+// placeOfJob stands for the name of the job in an address.
+const placeOfJob = "{job}"
+
+// IsByJob implements [Sender].
+func (s *sender) IsByJob(ctx context.Context) bool {
+	address, err := s.readAddress(ctx)
+	return err != nil || strings.Contains(address, placeOfJob)
+}
+
+func (s *sender) readAddress(ctx context.Context) (string, error) {
+	switch {
+	case s.target.URLFile != "":
+		return s.readSecret(ctx, "url_file", s.target.URLFile)
+	case s.target.Kind == "pagerduty":
+		return cmp.Or(s.target.URL, pagerDutyURL), nil
+	}
+	return s.target.URL, nil
 }
 
 // readSecret returns the content of a file without the white space around it.

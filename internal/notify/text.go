@@ -118,7 +118,7 @@ type text struct {
 	link   string
 }
 
-func isSingle(m Message) bool { return len(m.Events) == 1 && m.More == 0 }
+func isSingle(m Message) bool { return len(m.Events) == 1 }
 
 // renderText returns the text of a message with at least one event.
 func renderText(t config.Notify, m Message) text {
@@ -127,7 +127,7 @@ func renderText(t config.Notify, m Message) text {
 		link = ""
 	}
 	if !isSingle(m) {
-		return text{oneLine(summaryTitle(m)), summaryLines(m), len(m.Events) + m.More, link}
+		return text{oneLine(summaryTitle(m)), summaryLines(m), len(m.Events), link}
 	}
 	e := m.Events[0]
 	body := cmp.Or(t.Text, "{text}\n"+describeRun(e))
@@ -183,10 +183,7 @@ func summaryTitle(m Message) string {
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%d %s", count[name], name)
 	}
-	if m.More > 0 {
-		names = append(names, fmt.Sprintf("%d more", m.More))
-	}
-	return fmt.Sprintf("%s: %d events (%s)", m.Namespace, len(m.Events)+m.More, strings.Join(names, ", "))
+	return fmt.Sprintf("%s: %d events (%s)", m.Namespace, len(m.Events), strings.Join(names, ", "))
 }
 
 func summaryLines(m Message) []string {

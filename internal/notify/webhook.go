@@ -12,12 +12,8 @@ import (
 	"time"
 )
 
-const (
-	// mostOfEventText caps the characters of an event's text in JSON.
-	mostOfEventText = 4000
-	// mostOfWebhook caps the bytes of a webhook's body. Events beyond it are only counted.
-	mostOfWebhook = 64 << 10
-)
+// mostOfEventText caps the characters of an event's text in JSON.
+const mostOfEventText = 4000
 
 // eventData returns what is sent as JSON: the event, or the list of events, with the namespace and the link.
 func eventData(m Message) any {
@@ -40,8 +36,7 @@ func eventData(m Message) any {
 	return struct {
 		where
 		Events []Event `json:"events"`
-		More   int     `json:"more"`
-	}{where{m.Namespace, m.Link}, events, m.More}
+	}{where{m.Namespace, m.Link}, events}
 }
 
 // messageID returns the id of the event, or an id that follows from the ids of all events. It is the same in each attempt.
@@ -70,24 +65,15 @@ type cloudEvent struct {
 
 // webhookRequest returns a CloudEvent. If the target has secrets, the request has a signature of each, as in the specification of Standard Webhooks.
 func webhookRequest(c *call, m Message) (request, error) {
-	id := messageID(m)
-	var body []byte
-	for {
-		last := m.Events[len(m.Events)-1]
-		event := cloudEvent{SpecVersion: "1.0", ID: id, Source: "/cronclave/" + m.Namespace, Type: "dev.cronclave.summary.v1",
-			Time: last.At.UTC().Format(time.RFC3339Nano), ContentType: "application/json", Data: eventData(m)}
-		if isSingle(m) {
-			event.Type, event.Subject = "dev.cronclave."+last.Name+".v1", last.Job
-		}
-		var err error
-		if body, err = encodeJSON(event); err != nil {
-			return request{}, err
-		}
-		if len(body) <= mostOfWebhook || len(m.Events) == 1 {
-			break
-		}
-		keep := max(1, len(m.Events)*3/4)
-		m.Events, m.More = m.Events[:keep], m.More+len(m.Events)-keep
+	id, last := messageID(m), m.Events[len(m.Events)-1]
+	event := cloudEvent{SpecVersion: "1.0", ID: id, Source: "/cronclave/" + m.Namespace, Type: "dev.cronclave.summary.v1",
+		Time: last.At.UTC().Format(time.RFC3339Nano), ContentType: "application/json", Data: eventData(m)}
+	if isSingle(m) {
+		event.Type, event.Subject = "dev.cronclave."+last.Name+".v1", last.Job
+	}
+	body, err := encodeJSON(event)
+	if err != nil {
+		return request{}, err
 	}
 	r := request{http.MethodPost, c.url.String(), http.Header{"Content-Type": {"application/cloudevents+json; charset=utf-8"}}, body}
 	r.bearer(c.token)

@@ -243,9 +243,9 @@ func (c *Conn) Dangers(now time.Time) (found []string) {
 }
 
 // OpenJournal returns the client of the history. Several replicas may record the end of one run or tick. If first is not nil, the client calls it
-// with a record of its own if Redis stored that record before the records of the other replicas. posts selects the records that may cause a notification; nil
-// selects none.
-func (c *Conn) OpenJournal(cfg *config.Config, first func(journal.Record), posts func(*journal.Record) bool) (*journal.Journal, error) {
+// with a record of its own if Redis stored that record before the records of the other replicas. posts returns the targets of notifications that get the event
+// of a record; nil means none.
+func (c *Conn) OpenJournal(cfg *config.Config, first func(journal.Record), posts func(*journal.Record) []string) (*journal.Journal, error) {
 	return journal.New(journal.Config{Redis: c.UniversalClient, Namespace: cfg.Namespace, Runs: cfg.History.Runs, MaxAge: cfg.History.MaxAge,
 		MaxBytes: cfg.History.MaxBytes, Timeout: 2 * Timeout, First: first, Posts: posts})
 }

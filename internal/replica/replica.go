@@ -157,7 +157,7 @@ func (r *Replica) connectRedis() (err error) {
 	if r.journal, err = r.redis.OpenJournal(cfg, func(first journal.Record) {
 		first.Output = nil // thousands of outcomes may wait for a subscriber, and no subscriber reads their outputs
 		r.events.Publish(events.Outcome{Record: first})
-	}, func(rec *journal.Record) bool { return dispatch.Posts(r.cfg.Load(), rec) }); err != nil {
+	}, func(rec *journal.Record) []string { return dispatch.Posts(r.cfg.Load(), rec) }); err != nil {
 		return err
 	}
 	r.live = newLiveOutput(r.journal, r.log)

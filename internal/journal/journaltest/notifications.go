@@ -31,7 +31,12 @@ func (s *suite) posted(j *journal.Journal, want ...string) []journal.Posted {
 
 // outboxes checks that a record waits in the outbox of its job until it is cleared, however often and by whom it was written.
 func outboxes(s *suite) {
-	isPosted := func(r *journal.Record) bool { return r.Job != "silent" && r.Outcome != journal.OutcomeRunning }
+	isPosted := func(r *journal.Record) []string {
+		if r.Job == "silent" || r.Outcome == journal.OutcomeRunning {
+			return nil
+		}
+		return []string{"ops", "team"}
+	}
 	j, other := s.journal(journal.Config{Posts: isPosted}), s.journal(journal.Config{Posts: isPosted})
 	tried := s.ended("a", "1.1", journal.OutcomeFailed, 20)
 	tried.Retried = true
@@ -41,6 +46,9 @@ func outboxes(s *suite) {
 	s.record(j, batch...)
 	s.record(other, batch...)
 	all := s.posted(j, "1 failed", "2 ok")
+	if !slices.Equal(all[0].Targets, []string{"ops", "team"}) {
+		s.Errorf("targets %q", all[0].Targets)
+	}
 	s.record(other, s.ended("a", "3", journal.OutcomeLost, 5)) // between the reading and the clearing
 	if err := j.ClearOutbox(s.ctx, all); err != nil {
 		s.Fatal(err)
@@ -48,15 +56,15 @@ func outboxes(s *suite) {
 	s.posted(j, "3 lost")
 	s.client.ZRem(s.ctx, "cronclave:"+s.namespace+":outboxes", "a") // as if the replica had died between its two writes to a Redis Cluster
 	s.posted(j)
-	if err := j.FindOutboxes(s.ctx, []string{"silent", "a", "unknown"}); err != nil {
-		s.Fatal(err)
+	if found, err := j.FindOutboxes(s.ctx, []string{"silent", "a", "unknown"}); err != nil || !slices.Equal(found, []string{"a"}) {
+		s.Fatal(found, err)
 	}
 	s.posted(j, "3 lost")
 }
 
 // longOutboxes checks the limit of an outbox, and that a damaged entry harms nothing else.
 func longOutboxes(s *suite) {
-	j := s.journal(journal.Config{Posts: func(*journal.Record) bool { return true }})
+	j := s.journal(journal.Config{Posts: func(*journal.Record) []string { return []string{"ops"} }})
 	for part := range 3 {
 		var batch []journal.Record
 		for n := range 400 {
@@ -110,7 +118,7 @@ func (s *suite) queue(j *journal.Journal, token int64, now time.Time, ids ...str
 // waiting compares the ids in the queue.
 func (s *suite) waiting(j *journal.Journal, want ...string) (journal.TargetState, []journal.Notification) {
 	s.Helper()
-	state, list, err := j.Notifications(s.ctx, "ops", 100)
+	state, list, err := j.Notifications(s.ctx, "ops", 0, 100)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -132,34 +140,51 @@ func queues(s *suite) {
 	s.queue(j, 5, s.now.Add(-time.Hour), "c", "a") // a clock that was set back does not change the order
 	_, list := s.waiting(j, "b", "a", "c")
 
-	begin := func(ids ...string) {
+	if _, rest, err := j.Notifications(s.ctx, "ops", 1, 1); err != nil || len(rest) != 1 || rest[0].ID != "a" {
+		s.Errorf("%v, the second one: %+v", err, rest)
+	}
+	begin := func(which ...journal.Notification) {
 		s.Helper()
-		if err := j.BeginAttempt(s.ctx, "ops", 5, ids, s.now.Add(time.Second)); err != nil {
+		if err := j.BeginAttempt(s.ctx, "ops", 5, which, s.now.Add(time.Second)); err != nil {
 			s.Fatal(err)
+		}
+	}
+	again := func(want ...string) {
+		s.Helper()
+		state, _, err := j.Notifications(s.ctx, "ops", 0, 1)
+		if got := fmt.Sprint(state.Again); err != nil || got != fmt.Sprint(want) {
+			s.Errorf("%v, again %v, want %v", err, got, want)
 		}
 	}
 	end := func(result string, unsure bool, which ...journal.Notification) {
 		s.Helper()
 		d := journal.Delivery{At: s.now, Target: "ops", Events: []string{"failed a"}, Count: len(which), Result: result, Answer: "the answer", Replica: "r", ID: which[0].ID}
-		if err := j.EndAttempt(s.ctx, 5, which, d, unsure, s.now.Add(time.Minute)); err != nil {
+		if err := j.EndAttempt(s.ctx, 5, journal.Attempt{Delivery: d, Notifications: which, Unsure: unsure, Again: unsure, Next: s.now.Add(time.Minute)}); err != nil {
 			s.Fatal(err)
 		}
 	}
-	begin("b")
-	begin("b", "a") // the leader before died
+	begin(list[0])
+	begin(list[:2]...) // the leader before died
+	again("[b]")
 	end("", false, list[:2]...)
+	again()
 	if state, _ := s.waiting(j, "b", "a", "c"); state.Tries != 1 || state.Fault != "the answer" || !state.Since.Equal(s.now) || !state.Next.Equal(s.now.Add(time.Minute)) || len(state.Unsure) != 1 {
 		s.Errorf("after a failure: %+v", state)
 	}
-	begin("b")
+	begin(list[0])
 	end(journal.DeliverySent, false, list[0])
-	begin("a")
-	end("", true, list[1])
-	begin("a")
+	if err := j.BeginAttempt(s.ctx, "ops", 5, list[:2], s.now); !errors.Is(err, journal.ErrNotWaiting) {
+		s.Errorf("an attempt with a sent notification: %v", err)
+	}
+	begin(list[1:]...)
+	end("", true, list[1:]...)
+	again("[a c]")
+	begin(list[1])
 	end(journal.DeliveryRefused, false, list[1])
+	again()
 	s.queue(j, 5, s.now, "b", "a") // as if the leader had died before it cleared the outbox
 	state, _ := s.waiting(j, "c")
-	if state.Sent != 1 || state.Refused != 1 || state.Repeated != 2 || len(state.Unsure) != 0 || state.Tries != 2 || state.Attempt != nil {
+	if state.Sent != 1 || state.Refused != 1 || state.Repeated != 2 || len(state.Unsure) != 1 || state.Tries != 2 || state.Attempt != nil {
 		s.Errorf("at the end: %+v", state)
 	}
 	log, err := j.Deliveries(s.ctx, []string{"ops", "unknown"}, 10)
@@ -175,8 +200,8 @@ func queuesHaveOneLeader(s *suite) {
 	_, list := s.waiting(j, "a")
 	_, err := j.QueueNotifications(s.ctx, journal.QueueRequest{Target: "ops", Token: 5, Now: s.now, Add: []journal.Notification{notification("b")}})
 	for what, err := range map[string]error{
-		"queue": err, "begin": j.BeginAttempt(s.ctx, "ops", 5, []string{"a"}, s.now),
-		"end": j.EndAttempt(s.ctx, 5, list, journal.Delivery{Target: "ops", Result: journal.DeliverySent}, false, s.now),
+		"queue": err, "begin": j.BeginAttempt(s.ctx, "ops", 5, list, s.now),
+		"end": j.EndAttempt(s.ctx, 5, journal.Attempt{Notifications: list, Delivery: journal.Delivery{Target: "ops", Result: journal.DeliverySent}}),
 	} {
 		if !errors.Is(err, journal.ErrSuperseded) {
 			s.Errorf("%s: %v", what, err)
@@ -198,7 +223,7 @@ func queuesAreBounded(s *suite) {
 	if dropped := s.queue(j, 1, s.now.Add(time.Hour), "x", "y"); dropped != 2 {
 		s.Errorf("%d dropped", dropped)
 	}
-	state, list, err := j.Notifications(s.ctx, "ops", 1)
+	state, list, err := j.Notifications(s.ctx, "ops", 0, 1)
 	if err != nil || list[0].ID != "2" || state.Waiting != journal.MaxNotifications || state.Dropped != 2 {
 		s.Errorf("%v, %+v, %+v", err, state, list)
 	}
@@ -217,12 +242,19 @@ func openProblems(s *suite) {
 	j := s.journal(journal.Config{})
 	change := func(opened map[string]time.Time, closed ...string) {
 		s.Helper()
-		if _, err := j.QueueNotifications(s.ctx, journal.QueueRequest{Target: "ops", Token: 1, Now: s.now, Opened: opened, Closed: closed}); err != nil {
+		r := journal.QueueRequest{Target: "ops", Token: 1, Now: s.now, Closed: closed}
+		for key, at := range opened {
+			r.Add = append(r.Add, journal.Notification{ID: fmt.Sprint(key, at.Unix()), Event: []byte(`{}`), Opens: key, OpensAt: at})
+		}
+		if _, err := j.QueueNotifications(s.ctx, r); err != nil {
 			s.Fatal(err)
 		}
 	}
 	change(map[string]time.Time{"failure a": s.now, "replica_lost b": s.now})
+	change(map[string]time.Time{"replica_lost b": s.now.Add(time.Minute)}) // the first time counts
 	change(nil, "failure a")
+	change(map[string]time.Time{"failure a": s.now}) // a late writer
+	s.client.Del(s.ctx, s.key("ops", "notify-queue"))
 	s.client.HSet(s.ctx, s.key("ops", "notify-open"), "junk", "x")
 	if open, err := j.OpenProblems(s.ctx, "ops"); err != nil || len(open) != 1 || !open["replica_lost b"].Equal(s.now) {
 		s.Errorf("%v, %v", err, open)
@@ -230,13 +262,13 @@ func openProblems(s *suite) {
 	s.queue(j, 1, s.now, "a")
 	s.client.ZAdd(s.ctx, s.key("ops", "notify-queue"), redis.Z{Score: 1, Member: "junk"})
 	s.client.Set(s.ctx, s.key("ops", "notify-state"), "junk", 0)
-	if _, list, err := j.Notifications(s.ctx, "ops", 10); err != nil || len(list) != 1 {
+	if _, list, err := j.Notifications(s.ctx, "ops", 0, 10); err != nil || len(list) != 1 {
 		s.Errorf("with damage: %v, %v", err, list)
 	}
 	s.queue(j, 1, s.now, "b")
 	s.waiting(j, "a", "b")
 	s.client.Set(s.ctx, s.key("ops", "notify-queue"), "junk", 0)
-	if _, _, err := j.Notifications(s.ctx, "ops", 10); !errors.Is(err, journal.ErrCorrupt) || !strings.Contains(err.Error(), "ops") {
+	if _, _, err := j.Notifications(s.ctx, "ops", 0, 10); !errors.Is(err, journal.ErrCorrupt) || !strings.Contains(err.Error(), "ops") {
 		s.Errorf("a foreign key: %v", err)
 	}
 }

@@ -29,6 +29,8 @@ const (
 	compareEvery = 5 * time.Second
 	// findEvery is the interval at which the dispatcher looks for outboxes that are missing in the index, and for notifications that are too old.
 	findEvery = time.Minute
+	// warnUnknown is the time for which the problems may be unknown without a warning. A new leader needs a part of it.
+	warnUnknown = time.Minute
 )
 
 // Config configures a [Dispatcher].
@@ -53,6 +55,7 @@ type Config struct {
 type Dispatcher struct {
 	Config
 	dialer  *dial.Dialer
+	unknown unknownState
 	mu      sync.Mutex
 	targets map[string]*target // the targets whose loops run
 }
@@ -75,9 +78,10 @@ func (d *Dispatcher) Run(ctx context.Context) {
 		d.startTargets(ctx, cfg, &loops)
 		more, err := false, error(nil)
 		if len(cfg.Notify) > 0 {
-			more, err = d.moveRecords(ctx, cfg)
+			more, err = d.moveRecords(ctx)
 			if err == nil && time.Since(compared) >= compareEvery {
-				compared, err = time.Now(), d.compareProblems(ctx, cfg)
+				compared = time.Now()
+				err = d.unknown.note(d.compareProblems(ctx, cfg), d.Log)
 			}
 			if err == nil && time.Since(searched) >= findEvery {
 				searched, err = time.Now(), d.findLost(ctx, cfg)
@@ -96,6 +100,29 @@ func (d *Dispatcher) Run(ctx context.Context) {
 	}
 }
 
+// An unknownState notes for how long the problems could not be compared.
+type unknownState struct {
+	since  time.Time // zero after a comparison
+	warned bool
+}
+
+// note returns only the error that ends the term: records are sent although the problems are unknown. It warns once after warnUnknown.
+func (u *unknownState) note(err error, log hclog.Logger) error {
+	switch {
+	case err == nil:
+		*u = unknownState{}
+	case errors.Is(err, journal.ErrSuperseded):
+		return err
+	case u.since.IsZero():
+		u.since = time.Now()
+		log.Debug("problems of the cluster are unknown", "error", err)
+	case !u.warned && time.Since(u.since) >= warnUnknown:
+		u.warned = true
+		log.Warn("problems of the cluster are unknown; notifications about them, and about jobs that are fixed, wait", "error", err)
+	}
+	return nil
+}
+
 // startTargets starts a loop for each new target. A loop ends when its target is no longer in the configuration.
 func (d *Dispatcher) startTargets(ctx context.Context, cfg *config.Config, loops *sync.WaitGroup) {
 	d.mu.Lock()
@@ -104,7 +131,7 @@ func (d *Dispatcher) startTargets(ctx context.Context, cfg *config.Config, loops
 		if d.targets[name] != nil {
 			continue
 		}
-		t := &target{Dispatcher: d, name: name, wake: make(chan struct{}, 1), failed: map[string]failure{}}
+		t := &target{Dispatcher: d, name: name, wake: make(chan struct{}, 1), failed: map[string]failure{}, streak: map[string]bool{}, paced: map[string]time.Time{}}
 		d.targets[name] = t
 		loops.Go(func() {
 			t.run(ctx)
@@ -116,7 +143,7 @@ func (d *Dispatcher) startTargets(ctx context.Context, cfg *config.Config, loops
 }
 
 // moveRecords moves records from the outboxes into the queues of the targets. It returns true if there are more.
-func (d *Dispatcher) moveRecords(ctx context.Context, cfg *config.Config) (more bool, err error) {
+func (d *Dispatcher) moveRecords(ctx context.Context) (more bool, err error) {
 	records, more, err := d.Journal.Outbox(ctx)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the damaged entries were removed
 		return false, err //nolint:wrapcheck // the error names the operation
@@ -127,7 +154,7 @@ func (d *Dispatcher) moveRecords(ctx context.Context, cfg *config.Config) (more 
 	if len(records) == 0 {
 		return false, nil
 	}
-	if err := d.queueAll(ctx, requestsFor(cfg, records)); err != nil {
+	if err := d.queueAll(ctx, requestsFor(records)); err != nil {
 		return false, err
 	}
 	return more, d.Journal.ClearOutbox(ctx, records) //nolint:wrapcheck // the error names the operation
@@ -184,7 +211,8 @@ func (d *Dispatcher) compareProblems(ctx context.Context, cfg *config.Config) er
 	return d.queueAll(ctx, requests)
 }
 
-// fixedJobs returns the jobs that have ended `ok` after the failure that was queued, with the time of that success.
+// fixedJobs returns the jobs that have ended `ok` after the failure that was queued, with the time of that success. It leaves out jobs with records in their
+// outboxes: a failure among them may be older than the success, and must be queued before its end.
 func (d *Dispatcher) fixedJobs(ctx context.Context, open map[string]time.Time) (map[string]time.Time, error) {
 	var jobs []string
 	for key := range open {
@@ -205,7 +233,11 @@ func (d *Dispatcher) fixedJobs(ctx context.Context, open map[string]time.Time) (
 			fixed[job] = s.LastOK
 		}
 	}
-	return fixed, nil
+	later, err := d.Journal.FindOutboxes(ctx, slices.Collect(maps.Keys(fixed)))
+	for _, job := range later {
+		delete(fixed, job)
+	}
+	return fixed, err //nolint:wrapcheck // the error names the operation
 }
 
 // findLost puts outboxes into the index that a dead replica has left out of it, drops notifications that are too old, and lists the targets for readers.
@@ -216,7 +248,7 @@ func (d *Dispatcher) findLost(ctx context.Context, cfg *config.Config) error {
 			jobs = append(jobs, cfg.Jobs[i].Name)
 		}
 	}
-	if err := d.Journal.FindOutboxes(ctx, jobs); err != nil {
+	if _, err := d.Journal.FindOutboxes(ctx, jobs); err != nil {
 		return err //nolint:wrapcheck // the error names the operation
 	}
 	if err := d.Journal.NoteTargets(ctx, slices.Collect(maps.Keys(cfg.Notify)), d.Now()); err != nil {
@@ -229,13 +261,16 @@ func (d *Dispatcher) findLost(ctx context.Context, cfg *config.Config) error {
 	return d.queueAll(ctx, requests)
 }
 
-// Posts reports whether a record may cause a notification, so that the journal puts it into the outbox of its job.
-func Posts(cfg *config.Config, r *journal.Record) bool {
+// Posts returns the targets that get the event of a record. With at least one, the journal puts the record into the outbox of its job.
+func Posts(cfg *config.Config, r *journal.Record) (targets []string) {
 	job := cfg.Job(r.Job)
-	return job != nil && slices.ContainsFunc(job.Notify, func(name string) bool { return wants(cfg.Notify[name], r) })
-}
-
-// wants reports whether a target gets the event of a record.
-func wants(t config.Notify, r *journal.Record) bool {
-	return slices.Contains(t.On, string(r.Outcome))
+	if job == nil {
+		return nil
+	}
+	for _, name := range job.Notify {
+		if slices.Contains(cfg.Notify[name].On, string(r.Outcome)) {
+			targets = append(targets, name)
+		}
+	}
+	return targets
 }

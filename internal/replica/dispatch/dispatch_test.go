@@ -1,8 +1,12 @@
 package dispatch
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -22,13 +26,18 @@ import (
 type bench struct {
 	*testing.T
 	cfg     *config.Config
+	posts   *config.Config // of the replica that writes records; nil for cfg
 	journal *journal.Journal
 	answers []notify.Result // of the next attempts; then notify.Done
-	refused string          // job whose events are not taken
-	hold    time.Duration   // time that each attempt takes
+	refused string          // job whose events get the answer refusal
+	refusal notify.Result
+	hold    time.Duration // time that each attempt takes
+	now     func() time.Time
 
 	mu       sync.Mutex
 	problems []Problem
+	fault    error // of reading the problems
+	log      bytes.Buffer
 	sent     []notify.Message // all attempts
 	at       []time.Time
 }
@@ -36,14 +45,14 @@ type bench struct {
 func inBench(t *testing.T, wait time.Duration, test func(b *bench)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bench{T: t, cfg: &config.Config{Namespace: "default", Notify: map[string]config.Notify{"ops": {Name: "ops", GroupWait: wait,
+		b := &bench{T: t, now: time.Now, cfg: &config.Config{Namespace: "default", Notify: map[string]config.Notify{"ops": {Name: "ops", GroupWait: wait,
 			On: []string{"failed", "abandoned", "lost", "running", "fixed", "replica_lost", "redis"}}}}}
 		for c := 'a'; c <= 'z'; c++ {
 			b.cfg.Jobs = append(b.cfg.Jobs, config.Job{Name: string(c), Notify: []string{"ops"}})
 		}
 		rdb, _ := redistest.StartInMemory(t)
 		var err error
-		b.journal, err = journal.New(journal.Config{Redis: rdb, Namespace: "default", Runs: 1000, Posts: func(r *journal.Record) bool { return Posts(b.cfg, r) }})
+		b.journal, err = journal.New(journal.Config{Redis: rdb, Namespace: "default", Runs: 1000, Posts: func(r *journal.Record) []string { return Posts(cmp.Or(b.posts, b.cfg), r) }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,8 +64,8 @@ func (b *bench) Send(ctx context.Context, m notify.Message) notify.Result {
 	b.mu.Lock()
 	b.sent, b.at = append(b.sent, m), append(b.at, time.Now())
 	answer := notify.Result{Answer: "200 OK"}
-	if b.refused != "" && m.Events[0].Job == b.refused {
-		answer = notify.Result{Verdict: notify.Later, Answer: "500"}
+	if slices.ContainsFunc(m.Events, func(e notify.Event) bool { return e.Job == b.refused }) && b.refused != "" {
+		answer = b.refusal
 	} else if len(b.answers) > 0 {
 		answer, b.answers = b.answers[0], b.answers[1:]
 	}
@@ -69,13 +78,24 @@ func (b *bench) Send(ctx context.Context, m notify.Message) notify.Result {
 	}
 }
 
+func (b *bench) IsByJob(context.Context) bool {
+	return strings.Contains(b.cfg.Notify["ops"].URL, "{job}")
+}
+
+// change changes the target.
+func (b *bench) change(change func(*config.Notify)) {
+	n := b.cfg.Notify["ops"]
+	change(&n)
+	b.cfg.Notify["ops"] = n
+}
+
 // lead runs a dispatcher until the returned function is called.
 func (b *bench) lead(token int64) (stop func()) {
-	d := New(Config{Journal: b.journal, Jobs: func() *config.Config { return b.cfg }, Token: token, Now: time.Now, Replica: fmt.Sprint("r", token), Log: hclog.NewNullLogger(),
+	d := New(Config{Journal: b.journal, Jobs: func() *config.Config { return b.cfg }, Token: token, Now: b.now, Replica: fmt.Sprint("r", token), Log: hclog.New(&hclog.LoggerOptions{Output: &b.log, DisableTime: true, Level: hclog.Info}),
 		Problems: func(context.Context) ([]Problem, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			return b.problems, nil
+			return b.problems, b.fault
 		}})
 	d.open = func(config.Notify, notify.SenderConfig) (notify.Sender, error) { return b, nil }
 	ctx, cancel := context.WithCancel(b.Context())
@@ -125,7 +145,7 @@ func (b *bench) want(attempts ...string) []notify.Message {
 
 func (b *bench) state() journal.TargetState {
 	b.Helper()
-	s, _, err := b.journal.Notifications(b.Context(), "ops", 1)
+	s, _, err := b.journal.Notifications(b.Context(), "ops", 0, 1)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -155,6 +175,108 @@ func TestFailureAndItsEnd(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		stop()
 		b.want()
+	})
+}
+
+// TestOneEnd sends one end of failures, with the time of the first of them, after all of them, and not again when a replica reports an old failure once more.
+func TestOneEnd(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		stop := b.lead(1)
+		first := time.Now()
+		b.record("a", "1", journal.OutcomeAbandoned)
+		time.Sleep(20 * time.Second)
+		b.record("a", "2", journal.OutcomeFailed)
+		time.Sleep(20 * time.Second)
+		b.record("a", "3", journal.OutcomeOK)
+		time.Sleep(20 * time.Second)
+		sent := b.want("abandoned a", "failed a", "fixed a")
+		if e := sent[2].Events[0]; !e.Since.Equal(first.Truncate(time.Microsecond)) {
+			b.Errorf("since %v, want %v", e.Since, first)
+		}
+		b.record("a", "1", journal.OutcomeLost) // the replica was only cut off
+		b.record("a", "4", journal.OutcomeOK)
+		time.Sleep(20 * time.Second)
+		b.want()
+		stop()
+		for n := range 250 { // more than one reading of the outbox
+			b.record("b", fmt.Sprint(n), journal.OutcomeFailed)
+			time.Sleep(time.Millisecond)
+		}
+		b.record("b", "ok", journal.OutcomeOK)
+		stop = b.lead(2)
+		time.Sleep(10 * time.Minute)
+		stop()
+		b.want(append(slices.Repeat([]string{"failed b"}, 250), "fixed b")...)
+	})
+}
+
+// TestAbandonedRunThatWasOK is reported as both, because the replica was only cut off.
+func TestAbandonedRunThatWasOK(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		b.change(func(n *config.Notify) { n.On = []string{"ok", "abandoned", "lost"} })
+		defer b.lead(1)()
+		b.record("a", "1", journal.OutcomeAbandoned)
+		time.Sleep(5 * time.Second)
+		b.record("a", "1", journal.OutcomeOK)
+		time.Sleep(5 * time.Second)
+		b.want("abandoned a", "ok a")
+	})
+}
+
+// TestUnknownProblems hold up no record. The log has one warning.
+func TestUnknownProblems(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		b.fault = errors.New("not known")
+		stop := b.lead(1)
+		time.Sleep(50 * time.Second)
+		b.record("a", "1", journal.OutcomeFailed)
+		time.Sleep(2 * time.Second)
+		b.want("failed a")
+		stop()
+		if b.log.Len() > 0 {
+			b.Error(b.log.String())
+		}
+		stop = b.lead(2)
+		time.Sleep(5 * time.Minute)
+		stop()
+		if text := b.log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "[WARN]  problems of the cluster are unknown") {
+			b.Error(text)
+		}
+	})
+}
+
+// TestEndBeforeItsFailures is not sent: while a failure is in the outbox, its job does not count as fixed.
+func TestEndBeforeItsFailures(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		d := New(Config{Journal: b.journal, Jobs: func() *config.Config { return b.cfg }, Token: 1, Now: time.Now, Log: hclog.NewNullLogger(), Problems: func(context.Context) ([]Problem, error) { return nil, nil }})
+		b.record("a", "1", journal.OutcomeFailed)
+		if _, err := d.moveRecords(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.record("a", "2", journal.OutcomeFailed)
+		b.record("a", "3", journal.OutcomeOK)
+		names := func() (names []string) {
+			if err := d.compareProblems(b.Context(), b.cfg); err != nil {
+				b.Fatal(err)
+			}
+			_, waiting, err := b.journal.Notifications(b.Context(), "ops", 0, 10)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, e := range decodeEvents(waiting) {
+				names = append(names, e.Name)
+			}
+			return names
+		}
+		if got := names(); !slices.Equal(got, []string{"failed"}) {
+			b.Errorf("queued %q", got)
+		}
+		if _, err := d.moveRecords(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		if got := names(); !slices.Equal(got, []string{"failed", "failed", "fixed"}) {
+			b.Errorf("queued %q", got)
+		}
 	})
 }
 
@@ -233,7 +355,7 @@ func TestAnswers(t *testing.T) {
 // TestEventThatIsNeverTaken blocks its own job only.
 func TestEventThatIsNeverTaken(t *testing.T) {
 	inBench(t, 0, func(b *bench) {
-		b.refused = "a"
+		b.refused, b.refusal = "a", notify.Result{Verdict: notify.Later, Answer: "500"}
 		b.record("a", "1", journal.OutcomeFailed)
 		b.record("a", "2", journal.OutcomeFailed)
 		b.record("b", "1", journal.OutcomeFailed)
@@ -254,6 +376,303 @@ func TestEventThatIsNeverTaken(t *testing.T) {
 		}
 		if times["a"] > 10 || times["b"] != 1 || times["c"] != 1 {
 			b.Errorf("sent %v", times)
+		}
+	})
+}
+
+// TestEventThatIsNeverTakenInAGroup holds up its own job only, and loses none of the others. When the target takes all events again, they are grouped again.
+func TestEventThatIsNeverTakenInAGroup(t *testing.T) {
+	for name, verdict := range map[string]notify.Verdict{"later": notify.Later, "never": notify.Never, "unknown": notify.Unknown} {
+		t.Run(name, func(t *testing.T) {
+			inBench(t, 30*time.Second, func(b *bench) {
+				b.change(func(n *config.Notify) { n.Kind = "webhook" })
+				b.refused, b.refusal = "j", notify.Result{Verdict: verdict, Answer: "not this one"}
+				for c := 'a'; c <= 'z'; c++ {
+					b.record(string(c), "1", journal.OutcomeFailed)
+					time.Sleep(time.Millisecond)
+				}
+				defer b.lead(1)()
+				if time.Sleep(5 * time.Minute); verdict == notify.Unknown { // the events may have been taken, so the group is repeated for longer
+					time.Sleep(time.Hour)
+				}
+				b.mu.Lock()
+				taken := map[string]int{}
+				for _, m := range b.sent {
+					if !slices.ContainsFunc(m.Events, func(e notify.Event) bool { return e.Job == "j" }) {
+						for _, e := range m.Events {
+							taken[e.Job]++
+						}
+					}
+				}
+				if len(taken) != 25 || len(b.sent) > 60 {
+					b.Errorf("%d messages, taken %v", len(b.sent), taken)
+				}
+				b.refused, b.sent, b.at = "", nil, nil
+				b.mu.Unlock()
+				s := b.state()
+				if wantRefused := map[notify.Verdict]int64{notify.Never: 1}[verdict]; s.Sent != 25 || s.Refused != wantRefused || s.Waiting != 1-int(wantRefused) {
+					b.Errorf("%+v", s)
+				}
+				time.Sleep(10 * time.Minute)
+				b.record("j", "2", journal.OutcomeFailed)
+				time.Sleep(2 * time.Minute)
+				for c := 'a'; c <= 'z'; c++ {
+					b.record(string(c), "3", journal.OutcomeFailed)
+				}
+				time.Sleep(2 * time.Minute)
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				if last := b.sent[len(b.sent)-1]; len(last.Events) < 10 {
+					b.Errorf("%d events in the last message", len(last.Events))
+				}
+			})
+		})
+	}
+}
+
+// TestTargetWasAway groups the events again that were tried on their own while the target took none.
+func TestTargetWasAway(t *testing.T) {
+	inBench(t, 30*time.Second, func(b *bench) {
+		for range 30 {
+			b.answers = append(b.answers, notify.Result{Verdict: notify.Later, Answer: "no answer"})
+		}
+		defer b.lead(1)()
+		for n := range 120 {
+			b.record(string(rune('a'+n%26)), fmt.Sprint(n), journal.OutcomeFailed)
+			time.Sleep(10 * time.Second)
+		}
+		time.Sleep(5 * time.Minute)
+		b.mu.Lock()
+		b.answers, b.sent, b.at = nil, nil, nil
+		b.mu.Unlock()
+		time.Sleep(6 * time.Minute)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if len(b.sent) == 0 || len(b.sent) > 10 {
+			b.Errorf("%d messages", len(b.sent))
+		}
+		if s := b.state(); s.Sent != 120 {
+			b.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestGroupOfOneJob sends no event of another job to an address that depends on the job.
+func TestGroupOfOneJob(t *testing.T) {
+	inBench(t, 30*time.Second, func(b *bench) {
+		b.change(func(n *config.Notify) { n.URL = "https://h/{job}" })
+		for n := range 3 {
+			for _, job := range []string{"a", "b"} {
+				b.record(job, fmt.Sprint(n), journal.OutcomeFailed)
+				time.Sleep(time.Millisecond)
+			}
+		}
+		defer b.lead(1)()
+		time.Sleep(time.Minute)
+		b.want("failed a, failed a, failed a", "failed b, failed b, failed b")
+	})
+}
+
+// TestRepeatedGroup repeats a group after an unknown answer, or after the death of the leader, without the events that came in the meantime: the id of a message
+// follows from the ids of its events.
+func TestRepeatedGroup(t *testing.T) {
+	inBench(t, 30*time.Second, func(b *bench) {
+		b.answers = []notify.Result{{Verdict: notify.Unknown}, {Verdict: notify.Later}, {}, {Verdict: notify.Unknown}}
+		for _, job := range []string{"a", "b"} {
+			b.record(job, "1", journal.OutcomeFailed)
+			time.Sleep(time.Millisecond)
+		}
+		stop := b.lead(1)
+		time.Sleep(3 * time.Second)
+		b.record("a", "2", journal.OutcomeFailed)
+		time.Sleep(time.Minute)
+		b.record("c", "1", journal.OutcomeFailed) // with the second answer that is unknown
+		time.Sleep(time.Minute)
+		b.want("failed a, failed b", "failed a, failed b", "failed a, failed b", "failed a", "failed a", "failed c")
+		b.hold = time.Minute
+		for _, job := range []string{"d", "e"} {
+			b.record(job, "1", journal.OutcomeFailed)
+		}
+		time.Sleep(45 * time.Second)
+		stop()
+		b.hold = 0
+		b.record("f", "1", journal.OutcomeFailed)
+		stop = b.lead(2)
+		defer stop()
+		time.Sleep(2 * time.Minute)
+		b.want("failed d, failed e", "failed d, failed e", "failed f")
+		if s := b.state(); s.Repeated != 5 || s.Sent != 7 || len(s.Again) != 0 {
+			b.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestLargeEvents sends all events to a receiver that lists them, in messages of a limited size.
+func TestLargeEvents(t *testing.T) {
+	inBench(t, 30*time.Second, func(b *bench) {
+		b.change(func(n *config.Notify) { n.Kind = "webhook" })
+		for n := range 50 {
+			b.problems = append(b.problems, Problem{Name: notify.PoolFull, Subject: fmt.Sprint(n), Since: time.Now(), Text: strings.Repeat("x", 2600)})
+		}
+		b.change(func(n *config.Notify) { n.On = []string{notify.PoolFull} })
+		defer b.lead(1)()
+		time.Sleep(3 * time.Minute)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		ids := map[string]bool{}
+		for _, m := range b.sent {
+			size := 0
+			for _, e := range m.Events {
+				ids[e.ID] = true
+				size += len(e.Text)
+			}
+			if size > maxListedBytes {
+				b.Errorf("a message of %d bytes", size)
+			}
+		}
+		if s := b.state(); len(ids) != 50 || s.Sent != 50 || len(b.sent) > 10 {
+			b.Errorf("%d events in %d messages, %+v", len(ids), len(b.sent), s)
+		}
+	})
+}
+
+// TestManyEventsOfABlockedJob hide no event of another job.
+func TestManyEventsOfABlockedJob(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		b.refused, b.refusal = "a", notify.Result{Verdict: notify.Later, Answer: "500"}
+		now := time.Now()
+		add := make([]journal.Notification, maxRead+10)
+		for n := range add {
+			add[n] = encodeEvent(notify.Event{ID: fmt.Sprint(n), Name: "failed", Job: "a", At: now})
+		}
+		add[len(add)-1] = encodeEvent(notify.Event{ID: "b", Name: "failed", Job: "b", At: now})
+		if _, err := b.journal.QueueNotifications(b.Context(), journal.QueueRequest{Target: "ops", Token: 1, Now: now, Add: add}); err != nil {
+			b.Fatal(err)
+		}
+		defer b.lead(1)()
+		time.Sleep(20 * time.Second)
+		b.want("failed a", "failed a", "failed b", "failed a")
+	})
+}
+
+// TestRollingDeploy sends the failures of a job that the leader does not know yet, and queues those for a target that it does not know until another one leads.
+func TestRollingDeploy(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		next := *b.cfg
+		next.Jobs = append(slices.Clone(next.Jobs), config.Job{Name: "zz", Notify: []string{"ops", "added"}})
+		next.Notify = maps.Clone(next.Notify)
+		added := next.Notify["ops"]
+		added.Name = "added"
+		next.Notify["added"] = added
+		b.posts = &next
+		stop := b.lead(1)
+		b.record("zz", "1", journal.OutcomeFailed)
+		time.Sleep(10 * time.Second)
+		b.want("failed zz")
+		stop()
+		b.cfg = &next
+		stop = b.lead(2)
+		time.Sleep(10 * time.Second)
+		b.want("failed zz")
+		b.record("zz", "2", journal.OutcomeOK)
+		time.Sleep(10 * time.Second)
+		b.want("fixed zz", "fixed zz")
+		stop()
+	})
+}
+
+// TestPingsOfManyJobs sends 80 pings a minute in time: each job has a budget of its own.
+func TestPingsOfManyJobs(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		b.change(func(n *config.Notify) { n.Kind, n.On = "ping", []string{"running", "ok"} })
+		b.hold = 50 * time.Millisecond
+		for n := range 40 {
+			b.cfg.Jobs = append(b.cfg.Jobs, config.Job{Name: fmt.Sprintf("zz%02d", n), Notify: []string{"ops"}})
+		}
+		defer b.lead(1)()
+		for minute := range 10 {
+			for _, outcome := range []journal.Outcome{journal.OutcomeRunning, journal.OutcomeOK} {
+				for n := range 40 {
+					b.record(fmt.Sprintf("zz%02d", n), fmt.Sprint(minute), outcome)
+				}
+				time.Sleep(time.Second)
+			}
+			time.Sleep(58 * time.Second)
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for i, m := range b.sent {
+			if late := b.at[i].Sub(m.Events[0].At); late > 10*time.Second {
+				b.Fatalf("%s is sent after %v", describeEvent(m.Events[0]), late)
+			}
+		}
+		if len(b.sent) != 800 {
+			b.Errorf("%d pings", len(b.sent))
+		}
+	})
+}
+
+// TestLimitOfOneCheck delays the pings of its job only, even those that the service takes. The limit of another target delays all its messages.
+func TestLimitOfOneCheck(t *testing.T) {
+	for _, kind := range []string{"ping", "discord"} {
+		t.Run(kind, func(t *testing.T) {
+			inBench(t, 0, func(b *bench) {
+				b.change(func(n *config.Notify) { n.Kind = kind })
+				defer b.lead(1)()
+				b.refused, b.refusal = "a", notify.Result{Verdict: notify.Later, Answer: "429", RetryAfter: 30 * time.Second}
+				b.record("a", "1", journal.OutcomeFailed)
+				time.Sleep(2 * time.Second)
+				b.record("b", "1", journal.OutcomeFailed)
+				b.record("b", "2", journal.OutcomeFailed)
+				time.Sleep(3 * time.Second)
+				if kind == "ping" {
+					b.want("failed a", "failed b", "failed b")
+				} else {
+					b.want("failed a")
+				}
+				b.mu.Lock()
+				b.refusal = notify.Result{Answer: "200", RetryAfter: 2500 * time.Millisecond}
+				b.mu.Unlock()
+				time.Sleep(time.Minute)
+				b.mu.Lock()
+				b.sent, b.at = nil, nil
+				b.mu.Unlock()
+				b.record("a", "2", journal.OutcomeFailed)
+				b.record("a", "3", journal.OutcomeFailed)
+				time.Sleep(10 * time.Second)
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				if len(b.at) != 2 || b.at[1].Sub(b.at[0]) < 2500*time.Millisecond {
+					b.Errorf("sent at %v", b.at)
+				}
+			})
+		})
+	}
+}
+
+// TestClockIsSetBack sends at once what would have to wait until the time before.
+func TestClockIsSetBack(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		back := time.Duration(0)
+		b.now = func() time.Time {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return time.Now().Add(-back)
+		}
+		b.answers = []notify.Result{{Verdict: notify.Later, Answer: "500"}}
+		defer b.lead(1)()
+		b.record("a", "1", journal.OutcomeFailed)
+		time.Sleep(2 * time.Second)
+		b.mu.Lock()
+		back = 24 * time.Hour
+		b.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		b.want("failed a", "failed a")
+		b.record("a", "2", journal.OutcomeFailed)
+		time.Sleep(10 * time.Second)
+		b.want("failed a")
+		if s := b.state(); time.Unix(0, s.Newest*1000).After(time.Now().Add(-time.Hour)) {
+			b.Errorf("%+v", s)
 		}
 	})
 }
@@ -303,6 +722,32 @@ func TestProblems(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		stop()
 		b.want("redis redis outage")
+	})
+}
+
+// TestProblemThatIsNotOver sends no end of a problem that may be on, or whose replica is only forgotten.
+func TestProblemThatIsNotOver(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		b.change(func(n *config.Notify) { n.On = append(n.On, notify.ConfigDiffers) })
+		defer b.lead(1)()
+		lost, differ := Problem{Name: notify.ReplicaLost, Subject: "x", Since: time.Now().Add(time.Minute - journal.RememberLost)}, Problem{Name: notify.ConfigDiffers, Since: time.Now(), Unsettled: true}
+		b.setProblems(lost, differ)
+		time.Sleep(20 * time.Second)
+		b.want("replica_lost replica_lost x")
+		settled := differ
+		settled.Unsettled = false
+		b.setProblems(lost, settled)
+		time.Sleep(20 * time.Second)
+		b.setProblems(lost, differ)
+		time.Sleep(20 * time.Second)
+		b.want("config_differs")
+		time.Sleep(time.Minute) // until the replica is forgotten
+		b.setProblems()
+		time.Sleep(20 * time.Second)
+		b.want("fixed config_differs")
+		if open, err := b.journal.OpenProblems(b.Context(), "ops"); err != nil || len(open) > 0 {
+			b.Errorf("%v, open %v", err, open)
+		}
 	})
 }
 

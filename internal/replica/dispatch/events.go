@@ -25,6 +25,8 @@ type Problem struct {
 	Text  string
 	// Over is set for a problem that is known only when it is over. Its end causes no event.
 	Over bool
+	// Unsettled is set for a problem that has not lasted for long enough to cause an event, or that may be over. If its beginning was queued, it is not over yet.
+	Unsettled bool
 }
 
 func (p *Problem) key() string { return strings.TrimSpace(p.Name + " " + p.Subject) }
@@ -35,35 +37,34 @@ func failureKey(job string) string { return "failure " + job }
 func failedJob(key string) (job string, failed bool) { return strings.CutPrefix(key, "failure ") }
 
 // requestsFor returns what records add to the queues of the targets, by target.
-func requestsFor(cfg *config.Config, records []journal.Posted) map[string]*journal.QueueRequest {
+func requestsFor(records []journal.Posted) map[string]*journal.QueueRequest {
 	requests := map[string]*journal.QueueRequest{}
 	for i := range records {
 		r := &records[i].Record
-		job := cfg.Job(r.Job)
-		if job == nil {
-			continue
-		}
-		for _, name := range job.Notify {
-			if !wants(cfg.Notify[name], r) {
-				continue
-			}
+		for _, name := range records[i].Targets {
 			if requests[name] == nil {
-				requests[name] = &journal.QueueRequest{Opened: map[string]time.Time{}}
+				requests[name] = &journal.QueueRequest{}
 			}
-			requests[name].Add = append(requests[name].Add, encodeEvent(recordEvent(r)))
-			if r.Failed() && slices.Contains(cfg.Notify[name].On, notify.Fixed) {
-				requests[name].Opened[failureKey(r.Job)] = r.Finished
+			e := recordEvent(r)
+			one := encodeEvent(e)
+			if r.Failed() {
+				one.Opens, one.OpensAt = failureKey(r.Job), e.At
 			}
+			requests[name].Add = append(requests[name].Add, one)
 		}
 	}
 	return requests
 }
 
-// recordEvent returns the event of a record. A run has one event for its end: its record may be written twice, first by another replica as abandoned.
+// recordEvent returns the event of a record. The record of the end of a run may be written twice, first by another replica as abandoned. If both are failures, they
+// are one event. A success after it is another event, because the failure was wrong.
 func recordEvent(r *journal.Record) notify.Event {
 	kind := "end"
-	if r.Outcome == journal.OutcomeRunning {
+	switch {
+	case r.Outcome == journal.OutcomeRunning:
 		kind = fmt.Sprint("start ", r.Attempt)
+	case r.Failed():
+		kind = "end failed"
 	}
 	plain := *r
 	plain.Output = nil
@@ -97,17 +98,22 @@ func recordText(r *journal.Record) string {
 
 // changesFor returns the beginnings and ends of problems that are to be queued for a target; nil if there are none.
 func changesFor(cfg *config.Config, t config.Notify, open map[string]time.Time, problems []Problem, fixed map[string]time.Time, now time.Time) *journal.QueueRequest {
-	r := journal.QueueRequest{Opened: map[string]time.Time{}}
+	var r journal.QueueRequest
 	on := map[string]bool{}
 	for _, p := range problems {
 		key := p.key()
 		on[key] = true
 		since, known := open[key]
-		if !concerns(cfg, t, p) || known && (!p.Over || !p.Since.After(since)) {
+		if p.Unsettled || !concerns(cfg, t, p) || known && (!p.Over || !p.Since.After(since)) {
 			continue
 		}
 		e := notify.Event{ID: eventID(key, p.Since.Format(time.RFC3339Nano)), Name: p.Name, Problem: key, Job: p.Job, At: p.Since, Since: p.Since, Text: p.Text}
-		r.Add, r.Opened[key] = append(r.Add, encodeEvent(e)), p.Since
+		one := encodeEvent(e)
+		one.Opens, one.OpensAt = key, p.Since
+		r.Add = append(r.Add, one)
+		if p.Over { // the key only has the time of the last one
+			r.Closed = append(r.Closed, key)
+		}
 	}
 	for key, since := range open {
 		job, failed := failedJob(key)
@@ -119,6 +125,10 @@ func changesFor(cfg *config.Config, t config.Notify, open map[string]time.Time, 
 			e := notify.Event{At: now, Since: since, Text: "over: " + key}
 			if isJobProblem(name) {
 				e.Job = subject
+			}
+			if name == notify.ReplicaLost && now.Sub(since) >= journal.RememberLost {
+				r.Closed = append(r.Closed, key) // the replica is only forgotten
+				continue
 			}
 			addEnd(&r, t, key, e)
 		}
@@ -133,7 +143,7 @@ func changesFor(cfg *config.Config, t config.Notify, open map[string]time.Time, 
 func addEnd(r *journal.QueueRequest, t config.Notify, key string, e notify.Event) {
 	r.Closed = append(r.Closed, key)
 	if slices.Contains(t.On, notify.Fixed) {
-		e.ID, e.Name, e.Problem = eventID(notify.Fixed, key, e.At.Format(time.RFC3339Nano)), notify.Fixed, key
+		e.ID, e.Name, e.Problem = eventID(notify.Fixed, key, e.Since.Format(time.RFC3339Nano)), notify.Fixed, key
 		r.Add = append(r.Add, encodeEvent(e))
 	}
 }

@@ -15,10 +15,6 @@ import (
 )
 
 const (
-	// maxGroup is the maximum number of events in one message.
-	maxGroup = 1000
-	// maxListed is the maximum number of events in one message of a kind that is read by programs, which need each event.
-	maxListed = 50
 	// lookEvery is the interval at which the loop of a target looks for a change of the configuration.
 	lookEvery = 5 * time.Second
 	// A target takes one message per interval, and burst messages at once if it had none for a while.
@@ -30,6 +26,8 @@ const (
 	maxRetryAfter = time.Hour
 	// startExpires is the time after which nobody needs to know that a run has started.
 	startExpires = time.Minute
+	// lastRecord bounds the time in which a leader records a result after the end of its term.
+	lastRecord = 2 * time.Second
 )
 
 // A target is one `[notify.NAME]`. Its loop sends one message at a time.
@@ -37,13 +35,13 @@ type target struct {
 	*Dispatcher
 	name string
 	wake chan struct{} // of capacity 1; holds a value while notifications may be waiting
-	// failed has the jobs whose first waiting event the target did not take. It is not sent again before retry, but the events of other jobs are.
+	// failed has the jobs whose first waiting event the target did not take. streak has those of them that have failed since it has last taken a message.
 	failed map[string]failure
-}
-
-type failure struct {
-	count int
-	retry time.Time
+	streak map[string]bool
+	// paced has the earliest time of the next event of a job, for a target in which each job has a budget of its own.
+	paced map[string]time.Time
+	// most is the maximum number of events in the next message; 0 for no limit. refused and unknown count the attempts in a row that failed with a group.
+	most, refused, unknown int
 }
 
 // run sends the queue until ctx ends, or until the target is no longer in the configuration.
@@ -73,40 +71,44 @@ func (t *target) run(ctx context.Context) {
 
 // sendNext sends the next message, if it is time. It returns the time until it must be called again.
 func (t *target) sendNext(ctx context.Context, cfg config.Notify) (pause time.Duration, err error) {
-	state, waiting, err := t.Journal.Notifications(ctx, t.name, maxGroup)
-	if err != nil || len(waiting) == 0 {
-		return lookEvery, err //nolint:wrapcheck // the error names the operation
-	}
-	now := t.Now()
-	if wait := state.Next.Sub(now); wait > 0 {
-		backoff.Sleep(ctx, min(wait, lookEvery)) // until then, new notifications are no reason to read the queue again
-		return 0, nil
-	}
-	chosen, wait := t.chooseNext(cfg, waiting, now)
-	if len(chosen) == 0 {
-		return wait, nil
-	}
-	events := decodeEvents(chosen)
-	if len(events) == 1 && events[0].Name == notify.Started && now.Sub(events[0].At) > startExpires {
-		return 0, t.Journal.EndAttempt(ctx, t.Token, chosen, t.delivery(events, journal.DeliveryDropped, "the run started long ago"), false, state.Next) //nolint:wrapcheck // it names the operation
-	}
 	sender, err := t.open(cfg, notify.SenderConfig{Version: t.Version, Dial: t.dialer.DialContext})
 	if err != nil {
 		return lookEvery, err //nolint:wrapcheck // the error names the target
 	}
-	next := nextInBudget(state.Next, now)
-	if cfg.GroupWait > 0 && len(chosen) == len(waiting) {
-		next = now.Add(cfg.GroupWait)
+	now := t.Now()
+	state, next, err := t.readNext(ctx, cfg, sender, now)
+	if err != nil || state.Waiting == 0 {
+		return lookEvery, err
 	}
-	ids := make([]string, len(chosen))
-	for i, one := range chosen {
-		ids[i] = one.ID
+	if wait := state.Next.Sub(now); wait > 0 {
+		backoff.Sleep(ctx, min(wait, lookEvery)) // until then, new notifications are no reason to read the queue again
+		return 0, nil
 	}
-	if err := t.Journal.BeginAttempt(ctx, t.name, t.Token, ids, next); err != nil {
+	if len(next.chosen) == 0 {
+		return next.wait, nil
+	}
+	a := attempt{state: state, Attempt: journal.Attempt{Notifications: next.chosen, Next: nextInBudget(state.Next, now)}, events: decodeEvents(next.chosen)}
+	if e := a.events[0]; len(a.events) == 1 && e.Name == notify.Started && now.Sub(e.At) > startExpires {
+		a.Delivery, a.Next = t.delivery(a.events, journal.DeliveryExpired, "the run started long ago"), state.Next
+		return 0, t.Journal.EndAttempt(ctx, t.Token, a.Attempt) //nolint:wrapcheck // the error names the operation
+	}
+	switch {
+	case isPacedByJob(cfg):
+		job := next.chosen[0].Job
+		t.paced[job], a.Next = nextInBudget(t.paced[job], now), now
+	case cfg.GroupWait > 0 && !next.rest:
+		a.Next = now.Add(cfg.GroupWait)
+	}
+	if err := t.Journal.BeginAttempt(ctx, t.name, t.Token, next.chosen, a.Next); errors.Is(err, journal.ErrNotWaiting) {
+		return 0, nil
+	} else if err != nil {
 		return lookEvery, err //nolint:wrapcheck // the error names the operation
 	}
-	return 0, t.endAttempt(ctx, state, chosen, events, sender.Send(ctx, t.message(events)), next)
+	return 0, t.endAttempt(ctx, cfg, a, sender.Send(ctx, t.message(a.events)))
 }
+
+// isPacedByJob reports whether the limits of the service are per check, so that each job has a budget and pauses of its own.
+func isPacedByJob(cfg config.Notify) bool { return cfg.Kind == "ping" }
 
 // nextInBudget returns the earliest time of the next attempt after an attempt now. It is the generic cell rate algorithm (ITU-T I.371): next is the theoretical
 // arrival time, less the tolerance.
@@ -118,46 +120,84 @@ func nextInBudget(next, now time.Time) time.Time {
 	return now.Add(interval - tolerance)
 }
 
+// An attempt is an attempt to send a message.
+type attempt struct {
+	journal.Attempt
+	state  journal.TargetState // before the attempt
+	events []notify.Event
+}
+
 // endAttempt records the result of an attempt.
-func (t *target) endAttempt(ctx context.Context, state journal.TargetState, chosen []journal.Notification, events []notify.Event, r notify.Result, next time.Time) error {
-	if ctx.Err() != nil {
+func (t *target) endAttempt(ctx context.Context, cfg config.Notify, a attempt, r notify.Result) error {
+	final := r.Verdict != notify.Later && r.Verdict != notify.Unknown
+	if ctx.Err() != nil && !final {
 		return nil // the next leader takes the result for unknown
 	}
-	d, job := t.delivery(events, "", r.Answer), chosen[0].Job
-	switch r.Verdict {
-	case notify.Done:
-		d.Result = journal.DeliverySent
-		delete(t.failed, job)
-		if state.Fault != "" {
-			t.Log.Info("notifications are sent again", "target", t.name)
-		}
-	case notify.Never:
-		d.Result = journal.DeliveryRefused
-		if r.Gone { // a queue of refused events must not become a storm of requests
-			next = latest(next, t.Now().Add(longestPause))
-		}
-		t.Log.Error("notification refused", "target", t.name, "answer", r.Answer, "events", d.Events, "count", d.Count)
-	default:
-		count := t.failed[job].count
-		t.failed[job] = failure{count + 1, t.Now().Add(pauseAfter(count))}
-		pause := firstPause
-		if len(t.failed) > 1 { // the cause is not the event of one job
-			pause = pauseAfter(state.Tries)
-		}
-		next = latest(next, t.Now().Add(max(pause, min(r.RetryAfter, maxRetryAfter))))
-		if state.Fault == "" {
-			t.Log.Warn("notification not sent; trying again", "target", t.name, "answer", r.Answer, "retry_at", next.UTC().Format(time.RFC3339))
-		}
-	}
-	for ctx.Err() == nil {
-		err := t.Journal.EndAttempt(ctx, t.Token, chosen, d, r.Verdict == notify.Unknown, next)
-		if err == nil || errors.Is(err, journal.ErrSuperseded) {
+	a.Delivery = t.delivery(a.events, "", r.Answer)
+	t.judge(cfg, &a, r)
+	for {
+		err := t.Journal.EndAttempt(ctx, t.Token, a.Attempt)
+		switch {
+		case err == nil || errors.Is(err, journal.ErrSuperseded):
 			return err //nolint:wrapcheck // the error names the operation
+		case ctx.Err() != nil && final: // the next leader would send the message again
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRecord)
+			defer cancel()
+			return t.Journal.EndAttempt(last, t.Token, a.Attempt) //nolint:wrapcheck // the error names the operation
+		case ctx.Err() != nil:
+			return nil
 		}
 		t.Log.Debug("the result of a notification is not recorded yet", "target", t.name, "error", err)
 		backoff.Sleep(ctx, readOutboxEvery)
 	}
-	return nil
+}
+
+// judge decides what follows from the answer of the target.
+func (t *target) judge(cfg config.Notify, a *attempt, r notify.Result) {
+	job, size := a.Notifications[0].Job, len(a.Notifications)
+	pause, whole := min(r.RetryAfter, maxRetryAfter), !isPacedByJob(cfg) // whole means that the whole target pauses
+	switch {
+	case r.Verdict == notify.Done:
+		a.Result = journal.DeliverySent
+		t.noteTaken(job)
+		if a.state.Fault != "" {
+			t.Log.Info("notifications are sent again", "target", t.name)
+		}
+	case r.Verdict == notify.Expired:
+		a.Result = journal.DeliveryExpired
+		t.Log.Debug("start of a run not sent", "target", t.name, "answer", r.Answer, "events", a.Events)
+	case r.Verdict == notify.Never && (size == 1 || r.Gone):
+		a.Result = journal.DeliveryRefused
+		t.forgetFailure(job)
+		if r.Gone { // a queue of refused events must not become a storm of requests
+			pause = max(pause, longestPause)
+		}
+		t.Log.Error("notification refused", "target", t.name, "answer", r.Answer, "events", a.Events, "count", a.Count)
+	default:
+		split := size > 1 && t.splitGroup(size, r.Verdict)
+		if size == 1 {
+			t.noteFailure(job, t.Now())
+			if whole || pause == 0 { // otherwise, it is the limit of the job
+				t.streak[job] = true
+			}
+		}
+		if size > 1 || t.isAway() {
+			pause, whole = max(pause, pauseAfter(a.state.Tries)), true
+		}
+		pause = max(pause, firstPause)
+		a.Unsure = r.Verdict == notify.Unknown
+		a.Again = cfg.GroupWait > 0 && !split && (a.Unsure || len(a.state.Attempt)+len(a.state.Again) > 0)
+		if a.state.Fault == "" {
+			t.Log.Warn("notification not sent; trying again", "target", t.name, "answer", r.Answer, "retry_at", latest(a.Next, t.Now().Add(pause)).UTC().Format(time.RFC3339))
+		}
+	}
+	switch until := t.Now().Add(pause); {
+	case pause == 0:
+	case whole:
+		a.Next = latest(a.Next, until)
+	default:
+		t.paced[job] = latest(t.paced[job], until)
+	}
 }
 
 func latest(a, b time.Time) time.Time {
@@ -169,26 +209,6 @@ func latest(a, b time.Time) time.Time {
 
 // pauseAfter returns the pause after a number of failed attempts and one more.
 func pauseAfter(failed int) time.Duration { return min(firstPause<<min(failed, 10), longestPause) }
-
-// chooseNext returns the notifications of the next message. A target with group_wait gets all of them, or as many as its messages list. Another target gets the first one of the job with the fewest
-// failures that may be sent. If there is none, chooseNext returns the time until there is one.
-func (t *target) chooseNext(cfg config.Notify, waiting []journal.Notification, now time.Time) (chosen []journal.Notification, wait time.Duration) {
-	switch {
-	case cfg.GroupWait > 0 && (cfg.Kind == "webhook" || cfg.Kind == "command"):
-		return waiting[:min(len(waiting), maxListed)], 0
-	case cfg.GroupWait > 0:
-		return waiting, 0
-	}
-	wait = longestPause
-	for i, one := range waiting {
-		left := t.failed[one.Job].retry.Sub(now)
-		if left <= 0 && (chosen == nil || t.failed[one.Job].count < t.failed[chosen[0].Job].count) {
-			chosen = waiting[i : i+1]
-		}
-		wait = min(wait, left)
-	}
-	return chosen, wait
-}
 
 func decodeEvents(list []journal.Notification) []notify.Event {
 	events := make([]notify.Event, len(list))

@@ -4,6 +4,7 @@ package leader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/notify"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/replica/dispatch"
 	"github.com/cronclave/cronclave/internal/web/metrics"
@@ -81,7 +83,7 @@ func Lead(ctx context.Context, term *election.Term, cfg Config) {
 	pools := poolWatch{operator: view, now: cfg.Now, log: cfg.Log}
 	duties.Go(func() { pools.run(ctx, cfg.Jobs) })
 	duties.Go(func() { reader.watchCluster(ctx, cfg.State, cfg.Log) })
-	problems := problemReader{journal: cfg.Journal, config: cfg.Jobs, alive: cfg.Replicas, now: cfg.Now, last: reader.last.Load, full: pools.full.Load}
+	problems := problemReader{journal: cfg.Journal, config: cfg.Jobs, alive: cfg.Replicas, now: cfg.Now, last: reader.last.Load, full: pools.problems.Load}
 	sends := dispatch.New(dispatch.Config{Journal: cfg.Journal, Jobs: cfg.Jobs, Token: int64(term.Token()), Now: cfg.Now, Problems: problems.read, Replica: cfg.Replica, Version: cfg.Version, Log: cfg.Log})
 	duties.Go(func() { sends.Run(ctx) })
 	h := housekeeping{journal: cfg.Journal, elector: elector, sweep: cfg.Sweep, now: cfg.Now, log: cfg.Log}
@@ -249,7 +251,7 @@ type poolWatch struct {
 	now      func() time.Time // the clock of Redis
 	log      hclog.Logger
 	known    map[string]fullPool
-	full     atomic.Pointer[[]cluster.Pool] // the full pools of the last check; nil before the first one
+	problems atomic.Pointer[[]dispatch.Problem] // the known pools after the last check; nil before the first one
 }
 
 // run logs once per occurrence that a pool is full while runs wait for it. Without pools it sends nothing to Redis.
@@ -262,9 +264,10 @@ func (w *poolWatch) run(ctx context.Context, cfg func() *config.Config) {
 }
 
 type fullPool struct {
-	since  time.Time // time since which every check has found the pool full; zero if the last check did not
-	seen   time.Time // time of the last check that found the pool full
-	logged bool
+	since time.Time // time since which every check has found the pool full; zero if the last check did not
+	seen  time.Time // time of the last check that found the pool full
+	// problem describes the pool at the time of the warning; unsettled before it.
+	problem dispatch.Problem
 }
 
 func (w *poolWatch) checkPools(ctx context.Context, pools map[string]config.Pool) {
@@ -277,14 +280,25 @@ func (w *poolWatch) checkPools(ctx context.Context, pools map[string]config.Pool
 		w.log.Debug("cannot look for full pools", "error", err)
 		return
 	}
-	w.full.Store(&full)
-	for _, p := range w.duePools(full, w.now()) {
+	due := w.duePools(full, w.now())
+	problems := w.listProblems()
+	w.problems.Store(&problems)
+	for _, p := range due {
 		w.log.Warn("pool is full while others wait for a slot", "code", cluster.CodePoolFull, "pool", p.Name, "holder", p.HeldBy(), "waiters", p.Waiters,
 			"remedy", p.Remedy(), "since", p.Waiting[0].Since.UTC().Format(time.RFC3339))
 	}
 }
 
-// duePools returns the full pools for which a warning is due. It marks them as logged.
+// listProblems returns the pools that were full within freeFor.
+func (w *poolWatch) listProblems() []dispatch.Problem {
+	problems := []dispatch.Problem{}
+	for _, is := range w.known {
+		problems = append(problems, is.problem)
+	}
+	return problems
+}
+
+// duePools returns the full pools for which a warning is due, once per occurrence.
 func (w *poolWatch) duePools(full []cluster.Pool, now time.Time) (list []cluster.Pool) {
 	known := map[string]fullPool{}
 	for name, was := range w.known {
@@ -297,8 +311,13 @@ func (w *poolWatch) duePools(full []cluster.Pool, now time.Time) (list []cluster
 		if is.since, is.seen = w.known[p.Name].since, now; is.since.IsZero() {
 			is.since = now
 		}
-		if waits := p.Waiting[0].Since; !is.logged && now.Sub(is.since) >= fullFor && waits != nil && now.Sub(*waits) >= fullFor {
-			is.logged = true
+		warned := is.problem.Name != "" && !is.problem.Unsettled
+		if !warned {
+			is.problem = dispatch.Problem{Name: notify.PoolFull, Subject: p.Name, Unsettled: true}
+		}
+		if waits := p.Waiting[0].Since; !warned && now.Sub(is.since) >= fullFor && waits != nil && now.Sub(*waits) >= fullFor {
+			is.problem.Since, is.problem.Unsettled = *waits, false
+			is.problem.Text = fmt.Sprintf("pool %s is full, and %d wait for a slot; held by %s", p.Name, p.Waiters, p.HeldBy())
 			list = append(list, p)
 		}
 		known[p.Name] = is

@@ -319,3 +319,40 @@ func TestPoolThatIsFullAtTimesIsNotLogged(t *testing.T) {
 		}
 	}
 }
+
+// TestFullPoolIsOneProblem keeps a problem while waiters change and slots are free for a moment, and a leader that does not know it yet does not end it.
+func TestFullPoolIsOneProblem(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	w := &poolWatch{}
+	look := func(waits time.Duration) (state string) {
+		var full []cluster.Pool
+		if since := at.Add(-waits); waits > 0 {
+			full = []cluster.Pool{{Lock: cluster.Lock{Name: "p", Slots: 1, Waiting: []cluster.Waiter{{Since: &since}}}}}
+		}
+		w.duePools(full, at)
+		at = at.Add(lookAtPools)
+		for _, p := range w.listProblems() {
+			state += map[bool]string{true: "unsettled", false: "on"}[p.Unsettled]
+		}
+		return state
+	}
+	for range 4 {
+		if got := look(time.Hour); got != "unsettled" {
+			t.Error(got)
+		}
+	}
+	for i := range 40 {
+		if got := look([]time.Duration{time.Hour, time.Second, 0}[i%3]); got != "on" {
+			t.Errorf("look %d: %q", i, got)
+		}
+	}
+	w = &poolWatch{}
+	if got := look(time.Second); got != "unsettled" {
+		t.Error(got)
+	}
+	at = at.Add(freeFor)
+	if got := look(0); got != "" {
+		t.Error(got)
+	}
+}

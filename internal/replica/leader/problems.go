@@ -28,15 +28,15 @@ type problemReader struct {
 	alive   func() []journal.Replica
 	now     func() time.Time // the clock of Redis
 	last    func() *reading
-	full    func() *[]cluster.Pool
+	full    func() *[]dispatch.Problem
 
 	differ time.Time // time since which replicas have had different configurations; zero if they agree
 }
 
 // read returns the problems that are on, and recent incidents of Redis. It fails until all of them are known: otherwise, an unknown one would count as over.
 func (r *problemReader) read(ctx context.Context) ([]dispatch.Problem, error) {
-	last, full := r.last(), r.full()
-	if last == nil || full == nil && len(r.config().Pools) > 0 {
+	last, full, alive := r.last(), r.full(), r.alive()
+	if last == nil || alive == nil || full == nil && len(r.config().Pools) > 0 {
 		return nil, errors.New("the state of the cluster is not read yet")
 	}
 	list, err := r.readIncidents(ctx)
@@ -50,14 +50,14 @@ func (r *problemReader) read(ctx context.Context) ([]dispatch.Problem, error) {
 		list = append(list, dispatch.Problem{Name: c.Code, Subject: c.job, Job: c.job, Since: c.Since, Text: c.Message})
 	}
 	if len(r.config().Pools) > 0 {
-		list = append(list, r.fullPools(*full)...)
+		list = append(list, *full...)
 	}
-	return append(list, r.differingConfigs()...), nil
+	return append(list, r.differingConfigs(alive)...), nil
 }
 
-// differingConfigs reports different configurations if they have lasted for longer than a roll-out needs.
-func (r *problemReader) differingConfigs() []dispatch.Problem {
-	groups := cluster.GroupByConfig(r.alive())
+// differingConfigs reports different configurations. They are settled if they have lasted for longer than a roll-out needs.
+func (r *problemReader) differingConfigs(alive []journal.Replica) []dispatch.Problem {
+	groups := cluster.GroupByConfig(alive)
 	if len(groups) < 2 {
 		r.differ = time.Time{}
 		return nil
@@ -65,26 +65,14 @@ func (r *problemReader) differingConfigs() []dispatch.Problem {
 	if r.differ.IsZero() {
 		r.differ = r.now()
 	}
-	if r.now().Sub(r.differ) < confirmLost {
-		return nil
-	}
-	return []dispatch.Problem{{Name: notify.ConfigDiffers, Since: r.differ, Text: "replicas run different configurations: " + groups.String()}}
-}
-
-func (r *problemReader) fullPools(full []cluster.Pool) (list []dispatch.Problem) {
-	for _, p := range full {
-		if since := p.Waiting[0].Since; since != nil && r.now().Sub(*since) >= fullFor {
-			list = append(list, dispatch.Problem{Name: notify.PoolFull, Subject: p.Name, Since: *since,
-				Text: fmt.Sprintf("pool %s is full, and %d wait for a slot; held by %s", p.Name, p.Waiters, p.HeldBy())})
-		}
-	}
-	return list
+	return []dispatch.Problem{{Name: notify.ConfigDiffers, Since: r.differ, Text: "replicas run different configurations: " + groups.String(),
+		Unsettled: r.now().Sub(r.differ) < confirmLost}}
 }
 
 func (r *problemReader) readIncidents(ctx context.Context) (list []dispatch.Problem, err error) {
 	now := r.now()
 	incidents, err := r.journal.Incidents(ctx, now)
-	if err != nil {
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the others are valid
 		return nil, err //nolint:wrapcheck // the error names the operation
 	}
 	for _, in := range slices.Backward(incidents) { // from old to new

@@ -9,21 +9,23 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/notify"
 	"github.com/cronclave/cronclave/internal/redisconn/redistest"
+	"github.com/cronclave/cronclave/internal/replica/dispatch"
 	"github.com/cronclave/cronclave/locking"
 )
 
 // TestProblemsForNotifications reports each problem only when it is settled, and nothing while a part is unknown.
 func TestProblemsForNotifications(t *testing.T) {
 	t.Parallel()
-	_, _, j := redistest.StartJournal(t)
+	_, conn, j := redistest.StartJournal(t)
 	now := time.Now().Truncate(time.Millisecond)
 	cfg := &config.Config{Pools: map[string]config.Pool{"db": {Slots: 1}}}
 	alive := []journal.Replica{{Name: "a", ConfigDigest: "1"}}
 	var last *reading
-	var full *[]cluster.Pool
+	var full *[]dispatch.Problem
 	r := problemReader{journal: j, config: func() *config.Config { return cfg }, alive: func() []journal.Replica { return alive }, now: func() time.Time { return now },
-		last: func() *reading { return last }, full: func() *[]cluster.Pool { return full }}
+		last: func() *reading { return last }, full: func() *[]dispatch.Problem { return full }}
 	want := func(keys ...string) {
 		t.Helper()
 		list, err := r.read(t.Context())
@@ -32,7 +34,7 @@ func TestProblemsForNotifications(t *testing.T) {
 		}
 		got := []string{}
 		for _, p := range list {
-			got = append(got, p.Name+" "+p.Subject)
+			got = append(got, p.Name+" "+p.Subject+map[bool]string{true: "?"}[p.Unsettled])
 		}
 		if slices.Sort(got); !slices.Equal(got, keys) {
 			t.Errorf("problems %q, want %q", got, keys)
@@ -46,15 +48,17 @@ func TestProblemsForNotifications(t *testing.T) {
 			t.Error("the pools are not read yet")
 		}
 	}
-	full = &[]cluster.Pool{}
+	full = &[]dispatch.Problem{}
+	if alive = nil; full != nil {
+		if _, err := r.read(t.Context()); err == nil {
+			t.Error("the replicas are not read yet")
+		}
+	}
+	alive = []journal.Replica{{Name: "a", ConfigDigest: "1"}}
 	want([]string{}...)
 
-	since, short := now.Add(-2*time.Minute), now.Add(-time.Second)
 	*last = reading{lost: map[string]time.Time{"b": now}, late: []jobCondition{{"j", cluster.Condition{Code: cluster.Slow}}}}
-	waits := func(since time.Time) cluster.Pool {
-		return cluster.Pool{Lock: cluster.Lock{Name: since.Format("db4"), Waiters: 1, Waiting: []cluster.Waiter{{Since: &since}}}}
-	}
-	*full = []cluster.Pool{waits(since), waits(short)}
+	*full = []dispatch.Problem{{Name: notify.PoolFull, Subject: "db"}}
 	alive = append(alive, journal.Replica{Name: "c", ConfigDigest: "2"})
 	for _, in := range []journal.Incident{{Kind: journal.Outage, Interval: journal.Interval{From: now.Add(-time.Hour), To: now.Add(-time.Minute)}, Replica: "a"},
 		{Kind: journal.DataLoss, Interval: journal.Interval{From: now.Add(-5 * time.Second), To: now}, Replica: "a"}} {
@@ -62,10 +66,12 @@ func TestProblemsForNotifications(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	pool := "pool_full " + since.Format("db4")
-	want(pool, "redis outage", "replica_lost b", "slow j") // other configurations and the newest incident are not settled
+	want("config_differs ?", "pool_full db", "redis outage", "replica_lost b", "slow j") // the newest incident is not settled
 	now = now.Add(30 * time.Second)
-	want("config_differs ", pool, "redis data_loss", "redis outage", "replica_lost b", "slow j")
+	want("config_differs ", "pool_full db", "redis data_loss", "redis outage", "replica_lost b", "slow j")
+	conn.HSet(t.Context(), "cronclave:default:incidents", "outage 1 junk", "junk")                          // hides nothing else
+	r = problemReader{journal: j, config: r.config, alive: r.alive, now: r.now, last: r.last, full: r.full} // the next leader does not know since when
+	want("config_differs ?", "pool_full db", "redis data_loss", "redis outage", "replica_lost b", "slow j")
 	alive, cfg.Pools, now = alive[:1], nil, now.Add(2*time.Hour)
 	want("replica_lost b", "slow j")
 }

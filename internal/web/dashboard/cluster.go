@@ -114,7 +114,7 @@ func (c *clusterPage) addNotifications(now time.Time, n *cluster.Notifications) 
 		if d.Repeated {
 			shown.Result += ", perhaps twice"
 		}
-		if d.Result != journal.DeliverySent {
+		if d.Result != journal.DeliverySent && d.Result != journal.DeliveryExpired {
 			shown.Mark = markBad
 		}
 		c.Delivered = append(c.Delivered, shown)

@@ -1,0 +1,201 @@
+package dispatch
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cronclave/cronclave/internal/config"
+	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/notify"
+)
+
+const (
+	// maxRead is the number of notifications that are read at a time, and the maximum number of events in one message.
+	maxRead = 1000
+	// maxListed and maxListedBytes bound the events in one message of a kind that is read by programs, which need each event.
+	maxListed      = 50
+	maxListedBytes = 20_000
+	// A group of events is split after splitRefused attempts in a row that the target did not take. After attempts without an answer it is split only after
+	// splitUnknown of them, because the target may have the group, and would get its events again with other ids.
+	splitRefused = 2
+	splitUnknown = 10
+)
+
+// A selection is the next message of a target.
+type selection struct {
+	chosen []journal.Notification
+	// rest is set if further notifications could be sent at once.
+	rest bool
+	// wait is the time until there is something to choose.
+	wait time.Duration
+}
+
+// readNext reads the queue until it finds something that may be sent.
+func (t *target) readNext(ctx context.Context, cfg config.Notify, sender notify.Sender, now time.Time) (state journal.TargetState, s selection, err error) {
+	byJob := cfg.GroupWait > 0 && sender.IsByJob(ctx)
+	s.wait = longestPause
+	for skip := 0; ; skip += maxRead {
+		var waiting []journal.Notification
+		state, waiting, err = t.Journal.Notifications(ctx, t.name, skip, maxRead)
+		if err != nil {
+			return state, s, err //nolint:wrapcheck // the error names the operation
+		}
+		if state.Next.Sub(now) > max(maxRetryAfter, cfg.GroupWait) {
+			state.Next = now // the clock of Redis was set back
+		}
+		if whole := skip == 0 && len(waiting) < maxRead; whole {
+			t.forgetGone(waiting, now)
+		}
+		next := t.chooseNext(cfg, byJob, state, waiting, now)
+		s.chosen, s.rest, s.wait = next.chosen, next.rest || len(waiting) == maxRead, min(s.wait, next.wait)
+		if len(s.chosen) > 0 || len(waiting) < maxRead || state.Next.After(now) {
+			return state, s, nil
+		}
+	}
+}
+
+// forgetGone forgets the failures of jobs that have no event in the queue, whose events are all in waiting. It also forgets pauses that have no effect any more.
+func (t *target) forgetGone(waiting []journal.Notification, now time.Time) {
+	maps.DeleteFunc(t.paced, func(_ string, next time.Time) bool { return now.Sub(next) >= burst*interval })
+	for job := range t.failed {
+		if !slices.ContainsFunc(waiting, func(n journal.Notification) bool { return n.Job == job }) {
+			t.forgetFailure(job)
+		}
+	}
+}
+
+// chooseNext chooses among waiting notifications. A message with an unknown result is chosen again as it was. Otherwise, a target with group_wait gets a group,
+// without the events of jobs whose first event it did not take. These are sent on their own.
+func (t *target) chooseNext(cfg config.Notify, byJob bool, state journal.TargetState, waiting []journal.Notification, now time.Time) selection {
+	if cfg.GroupWait == 0 {
+		return t.chooseSingle(waiting, now, func(string) bool { return true })
+	}
+	again := state.Again
+	if len(state.Attempt) > 0 { // the leader before has died
+		again = append(slices.Clone(again), state.Attempt)
+	}
+	alone := map[string]bool{}
+	for job := range t.failed {
+		alone[job] = true
+	}
+	for _, ids := range again {
+		found := slices.DeleteFunc(slices.Clone(waiting), func(n journal.Notification) bool { return !slices.Contains(ids, n.ID) })
+		if len(found) > 1 {
+			return selection{chosen: found, rest: len(found) < len(waiting)}
+		}
+		for _, one := range found {
+			alone[one.Job] = true
+		}
+	}
+	single := t.chooseSingle(waiting, now, func(job string) bool { return alone[job] })
+	if len(single.chosen) > 0 {
+		return single
+	}
+	group := t.chooseGroup(cfg, byJob, slices.DeleteFunc(slices.Clone(waiting), func(n journal.Notification) bool { return alone[n.Job] }))
+	group.wait = single.wait
+	return group
+}
+
+// chooseSingle returns the first notification of the job with the fewest failures, among the jobs that may be sent now and of which which returns true.
+func (t *target) chooseSingle(waiting []journal.Notification, now time.Time, which func(job string) bool) selection {
+	s := selection{rest: true, wait: longestPause}
+	for i, one := range waiting {
+		if !which(one.Job) {
+			continue
+		}
+		left := latest(t.failed[one.Job].retry, t.paced[one.Job]).Sub(now)
+		if left > maxRetryAfter {
+			left = 0 // the clock of Redis was set back
+		}
+		if left <= 0 && (s.chosen == nil || t.failed[one.Job].count < t.failed[s.chosen[0].Job].count) {
+			s.chosen = waiting[i : i+1]
+		}
+		s.wait = min(s.wait, left)
+	}
+	return s
+}
+
+// chooseGroup returns the first notifications that fit into one message. If the address of the target depends on the job, they are all of one job.
+func (t *target) chooseGroup(cfg config.Notify, byJob bool, waiting []journal.Notification) (s selection) {
+	most, mostBytes, size := maxRead, maxRead*maxListedBytes, 0
+	if isListed(cfg) {
+		most, mostBytes = maxListed, maxListedBytes
+	}
+	if t.most > 0 {
+		most = min(most, t.most)
+	}
+	for _, one := range waiting {
+		if byJob && one.Job != waiting[0].Job {
+			s.rest = true
+			continue
+		}
+		if size += len(one.Event); len(s.chosen) == most || len(s.chosen) > 0 && size > mostBytes {
+			s.rest = true
+			break
+		}
+		s.chosen = append(s.chosen, one)
+	}
+	return s
+}
+
+// isListed reports whether the messages of a target list all their events.
+func isListed(cfg config.Notify) bool { return cfg.Kind == "webhook" || cfg.Kind == "command" }
+
+// A failure describes a job whose first waiting event the target did not take.
+type failure struct {
+	count int
+	retry time.Time // before it, no event of the job is sent
+}
+
+// noteFailure postpones the events of a job.
+func (t *target) noteFailure(job string, now time.Time) {
+	count := t.failed[job].count
+	t.failed[job] = failure{count + 1, now.Add(pauseAfter(count))}
+}
+
+// isAway reports whether the target has taken nothing since it did not take events of several jobs, so that the cause is not an event.
+func (t *target) isAway() bool { return len(t.streak) > 1 }
+
+func (t *target) forgetFailure(job string) {
+	delete(t.failed, job)
+	delete(t.streak, job)
+}
+
+// splitGroup notes that the target did not take a group of events. It reports whether the group is split, so that one event does not hold up the others: the
+// next message has a single event, and the number grows again with each message that is taken.
+func (t *target) splitGroup(size int, v notify.Verdict) bool {
+	switch v {
+	case notify.Never:
+		t.refused += splitRefused
+	case notify.Later:
+		t.refused++
+	default:
+		t.unknown++
+	}
+	mostUnknown := splitUnknown
+	if t.most > 0 { // one of the events is still looked for
+		mostUnknown = splitRefused
+	}
+	if t.refused < splitRefused && (t.unknown < mostUnknown || size > maxListed) {
+		return false
+	}
+	t.most, t.refused, t.unknown = 1, 0, 0
+	return true
+}
+
+// noteTaken notes that the target has taken a message with events of a job, or of several ones.
+func (t *target) noteTaken(job string) {
+	if t.isAway() { // it took no event of any job
+		for job := range t.streak {
+			delete(t.failed, job)
+		}
+	}
+	clear(t.streak)
+	delete(t.failed, job)
+	if t.most *= 2; t.most > maxRead {
+		t.most = 0
+	}
+	t.refused, t.unknown = 0, 0
+}
