@@ -130,6 +130,7 @@ var otherFields = []entry{
 	{"user", "User of an act or a sign-in, or `user` of the job."},
 	{"version", "Version of cronclave."},
 	{"waiters", "Runs and processes that wait for the pool."},
+	{"waiting", "Notifications that wait for the target."},
 	{"warden", "Process id of the warden."},
 }
 

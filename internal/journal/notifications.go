@@ -147,6 +147,8 @@ type QueueRequest struct {
 	Add    []Notification
 	// Closed has the jobs and problems whose end is in Add.
 	Closed []string
+	// Lost is the number of events that were lost before they could be added.
+	Lost int
 }
 
 // QueueNotifications adds notifications to the queue of a target, in their order, except those that were queued before. It drops the oldest ones if there are
@@ -163,7 +165,7 @@ func (n notifications) QueueNotifications(ctx context.Context, r QueueRequest) (
 			return nil, err
 		}
 		dropped = max(int(old.Val()), int(waiting.Val())+len(fresh)-MaxNotifications, 0)
-		d := Delivery{At: r.Now, Target: r.Target, Events: []string{}, Count: dropped, Result: DeliveryDropped, Answer: "in the queue for too long, or too many came after it"}
+		d := Delivery{At: r.Now, Target: r.Target, Events: []string{}, Count: dropped + r.Lost, Result: DeliveryDropped, Answer: "in the queue for too long, or too many came after it"}
 		s.countDelivery(d)
 		if waiting.Val() == 0 && len(fresh) == 0 && r.Now.Sub(s.Since) > forgetFault { // nothing will show that the target takes notifications again
 			s.Tries, s.Since, s.Fault = 0, time.Time{}, ""
@@ -177,9 +179,11 @@ func (n notifications) QueueNotifications(ctx context.Context, r QueueRequest) (
 				p.ZAdd(ctx, queue, redis.Z{Score: float64(s.Newest), Member: one.text})
 				p.ZAdd(ctx, ids, redis.Z{Score: float64(s.Newest), Member: one.ID})
 			}
+			if d.Count > 0 {
+				n.queueDelivery(ctx, p, d)
+			}
 			if dropped > 0 {
 				p.ZRemRangeByRank(ctx, queue, 0, int64(dropped-1))
-				n.queueDelivery(ctx, p, d)
 			}
 			p.ZRemRangeByRank(ctx, ids, 0, -1-maxNotifyIDs)
 			n.queueOpen(ctx, p, r, fresh)

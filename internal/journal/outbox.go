@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 const (
@@ -51,9 +54,44 @@ func (h *history) queuePosted(ctx context.Context, p redis.Pipeliner, w *jobWrit
 		}
 	}
 	if w.posted {
-		p.ZRemRangeByRank(ctx, key, 0, -1-maxOutbox)
+		w.dropped = p.ZRemRangeByRank(ctx, key, 0, -1-maxOutbox)
 		p.PExpire(ctx, key, keepOutbox)
 	}
+}
+
+const outboxDropped = "outbox-dropped"
+
+// noteDropped counts the records that full outboxes have lost. An outbox is full only if no leader has emptied it for long.
+func (h *history) noteDropped(ctx context.Context, jobs []*jobWrite) error {
+	var errs multierr.List
+	for _, w := range jobs {
+		if w.dropped != nil && w.dropped.Val() > 0 {
+			errs.Add(errorOf(ctx, h.redis.HIncrBy(ctx, h.key(outboxDropped), w.job, w.dropped.Val())))
+		}
+	}
+	return errs.Err()
+}
+
+// TakeDropped returns the number of records that the outbox of each job has lost because it was full, since the last call.
+func (h *history) TakeDropped(ctx context.Context) (map[string]int, error) {
+	ctx, cancel := h.withTimeout(ctx)
+	defer cancel()
+	var found *redis.MapStringStringCmd
+	cmds, err := h.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		found = p.HGetAll(ctx, h.key(outboxDropped))
+		p.Del(ctx, h.key(outboxDropped))
+		return nil
+	})
+	if err := allErrors(ctx, cmds, err); err != nil {
+		return nil, fmt.Errorf("read what full outboxes have lost: %w", err)
+	}
+	dropped := map[string]int{}
+	for job, text := range found.Val() {
+		if n, err := strconv.Atoi(text); err == nil && isName(job) && n > 0 {
+			dropped[job] = n
+		}
+	}
+	return dropped, nil
 }
 
 // postedText returns the entry of an outbox: the JSON of a record, and the targets as a further field.

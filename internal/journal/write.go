@@ -102,8 +102,9 @@ func (h *history) recordBatch(ctx context.Context, records []Record) error {
 type jobWrite struct {
 	job     string
 	records []encodedRecord
-	latest  time.Time // the newest time of the records
-	posted  bool      // a record was added to the outbox
+	latest  time.Time     // the newest time of the records
+	posted  bool          // a record was added to the outbox
+	dropped *redis.IntCmd // number of records that the full outbox has lost; nil if none was added
 
 	beyond, old, oldRunning *redis.StringSliceCmd // replies that list runs to remove
 
@@ -164,7 +165,7 @@ func (h *history) commitJobs(ctx context.Context, jobs []*jobWrite, index bool) 
 	})
 	h.rememberExcess(jobs)
 	h.reportFirst(jobs)
-	return multierr.Join(allErrors(ctx, cmds, err), h.settleStreaks(ctx, jobs))
+	return multierr.Join(allErrors(ctx, cmds, err), h.settleStreaks(ctx, jobs), h.noteDropped(ctx, jobs))
 }
 
 // queueIndex updates the indexes of jobs and of failures, which serve readers of all jobs.

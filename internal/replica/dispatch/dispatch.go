@@ -154,10 +154,42 @@ func (d *Dispatcher) moveRecords(ctx context.Context) (more bool, err error) {
 	if len(records) == 0 {
 		return false, nil
 	}
-	if err := d.queueAll(ctx, requestsFor(records)); err != nil {
+	valid, err := d.withoutDisproved(ctx, records)
+	if err != nil {
+		return false, err
+	}
+	requests, unknown := requestsFor(valid), []string(nil)
+	for name := range requests {
+		if _, known := d.Jobs().Notify[name]; !known {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) > 0 { // otherwise, nothing would show that something waits for them
+		if err := d.Journal.NoteTargets(ctx, unknown, d.Now()); err != nil {
+			return false, err //nolint:wrapcheck // the error names the operation
+		}
+	}
+	if err := d.queueAll(ctx, requests); err != nil {
 		return false, err
 	}
 	return more, d.Journal.ClearOutbox(ctx, records) //nolint:wrapcheck // the error names the operation
+}
+
+// withoutDisproved leaves out the records of abandoned runs that the holder has recorded as no failure. A replica may report such a run as abandoned after its end.
+func (d *Dispatcher) withoutDisproved(ctx context.Context, records []journal.Posted) (valid []journal.Posted, err error) {
+	for _, r := range records {
+		if r.Outcome == journal.OutcomeAbandoned {
+			last, found, err := d.Journal.Run(ctx, r.Job, r.RunID)
+			if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+				return nil, err //nolint:wrapcheck // the error names the operation
+			}
+			if found && !last.Failed() && last.Outcome != journal.OutcomeRunning {
+				continue
+			}
+		}
+		valid = append(valid, r)
+	}
+	return valid, nil
 }
 
 // queueAll queues notifications for several targets. A failure of one target does not affect the others.
@@ -254,9 +286,27 @@ func (d *Dispatcher) findLost(ctx context.Context, cfg *config.Config) error {
 	if err := d.Journal.NoteTargets(ctx, slices.Collect(maps.Keys(cfg.Notify)), d.Now()); err != nil {
 		return err //nolint:wrapcheck // the error names the operation
 	}
+	targets, err := d.Journal.Targets(ctx) // also those that were removed
+	if err != nil {
+		return err //nolint:wrapcheck // the error names the operation
+	}
+	lost, err := d.Journal.TakeDropped(ctx)
+	if err != nil {
+		return err //nolint:wrapcheck // the error names the operation
+	}
 	requests := map[string]*journal.QueueRequest{}
-	for name := range cfg.Notify {
+	for _, name := range targets {
 		requests[name] = &journal.QueueRequest{}
+	}
+	for name, n := range lost {
+		d.Log.Warn("notifications dropped: no replica led for too long, or too many came", "job", name, "dropped", n)
+		if job := cfg.Job(name); job != nil {
+			for _, target := range job.Notify {
+				if r := requests[target]; r != nil {
+					r.Lost += n
+				}
+			}
+		}
 	}
 	return d.queueAll(ctx, requests)
 }

@@ -33,6 +33,7 @@ type bench struct {
 	refusal notify.Result
 	hold    time.Duration // time that each attempt takes
 	now     func() time.Time
+	last    *notify.Result // answer to an attempt that the end of a term interrupts
 
 	mu       sync.Mutex
 	problems []Problem
@@ -72,6 +73,9 @@ func (b *bench) Send(ctx context.Context, m notify.Message) notify.Result {
 	b.mu.Unlock()
 	select {
 	case <-ctx.Done():
+		if b.last != nil {
+			return *b.last
+		}
 		return notify.Result{Verdict: notify.Unknown}
 	case <-time.After(b.hold):
 		return answer
@@ -89,9 +93,15 @@ func (b *bench) change(change func(*config.Notify)) {
 	b.cfg.Notify["ops"] = n
 }
 
+func (b *bench) config() *config.Config {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.cfg
+}
+
 // lead runs a dispatcher until the returned function is called.
 func (b *bench) lead(token int64) (stop func()) {
-	d := New(Config{Journal: b.journal, Jobs: func() *config.Config { return b.cfg }, Token: token, Now: b.now, Replica: fmt.Sprint("r", token), Log: hclog.New(&hclog.LoggerOptions{Output: &b.log, DisableTime: true, Level: hclog.Info}),
+	d := New(Config{Journal: b.journal, Jobs: b.config, Token: token, Now: b.now, Replica: fmt.Sprint("r", token), Log: hclog.New(&hclog.LoggerOptions{Output: &b.log, DisableTime: true, Level: hclog.Info}),
 		Problems: func(context.Context) ([]Problem, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -220,6 +230,116 @@ func TestAbandonedRunThatWasOK(t *testing.T) {
 		b.record("a", "1", journal.OutcomeOK)
 		time.Sleep(5 * time.Second)
 		b.want("abandoned a", "ok a")
+	})
+}
+
+// TestOKRunThatIsAbandonedLater is not reported as abandoned.
+func TestOKRunThatIsAbandonedLater(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		b.change(func(n *config.Notify) { n.On = []string{"ok", "abandoned"} })
+		defer b.lead(1)()
+		b.record("a", "1", journal.OutcomeOK)
+		time.Sleep(5 * time.Second)
+		b.record("a", "1", journal.OutcomeAbandoned)
+		b.record("a", "2", journal.OutcomeAbandoned)
+		time.Sleep(5 * time.Second)
+		if sent := b.want("ok a", "abandoned a"); len(sent) == 2 && sent[1].Events[0].Run.RunID != "2" {
+			b.Errorf("%+v", sent[1])
+		}
+	})
+}
+
+// TestResultAtTheEndOfATerm is recorded, so that the next leader does not send the message again.
+func TestResultAtTheEndOfATerm(t *testing.T) {
+	for name, verdict := range map[string]notify.Verdict{"done": notify.Done, "never": notify.Never} {
+		t.Run(name, func(t *testing.T) {
+			inBench(t, 0, func(b *bench) {
+				b.last = &notify.Result{Verdict: verdict}
+				b.hold = time.Minute
+				stop := b.lead(1)
+				b.record("a", "1", journal.OutcomeFailed)
+				time.Sleep(5 * time.Second)
+				stop()
+				stop = b.lead(2)
+				time.Sleep(time.Minute)
+				stop()
+				b.want("failed a")
+			})
+		})
+	}
+}
+
+// TestFaultIsForgotten an hour after an event was refused, if nothing else shows that the target works. A start that was not taken is no fault.
+func TestFaultIsForgotten(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		b.answers = []notify.Result{{Verdict: notify.Never, Answer: "400"}, {Verdict: notify.Expired, Answer: "503"}}
+		defer b.lead(1)()
+		b.record("a", "1", journal.OutcomeFailed)
+		time.Sleep(5 * time.Second)
+		b.record("a", "2", journal.OutcomeRunning)
+		time.Sleep(50 * time.Minute)
+		if s := b.state(); s.Fault != "400" || s.Refused != 1 || s.Tries != 1 {
+			b.Errorf("%+v", s)
+		}
+		time.Sleep(15 * time.Minute)
+		if s := b.state(); s.Fault != "" || s.Refused != 1 || s.Dropped != 0 {
+			b.Errorf("%+v", s)
+		}
+		log, err := b.journal.Deliveries(b.Context(), []string{"ops"}, 10)
+		if err != nil || len(log) != 2 || log[0].Result != journal.DeliveryExpired || log[1].Result != journal.DeliveryRefused {
+			b.Errorf("%v, %+v", err, log)
+		}
+	})
+}
+
+// TestRemovedTarget warns of what waits for a target without a configuration, and counts it when it is dropped.
+func TestRemovedTarget(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		b.answers = slices.Repeat([]notify.Result{{Verdict: notify.Later, Answer: "500"}}, 100)
+		b.record("a", "1", journal.OutcomeFailed)
+		old := time.Now().Add(10*time.Minute - journal.KeepNotifications)
+		if _, err := b.journal.QueueNotifications(b.Context(), journal.QueueRequest{Target: "ops", Token: 1, Now: old, Add: []journal.Notification{encodeEvent(notify.Event{ID: "old", Name: "failed", Job: "b", At: old})}}); err != nil {
+			b.Fatal(err)
+		}
+		without := *b.cfg
+		without.Notify = map[string]config.Notify{"other": {Name: "other"}}
+		with := b.cfg
+		b.posts = with
+		stop := b.lead(1)
+		time.Sleep(time.Minute)
+		b.mu.Lock()
+		b.cfg = &without
+		b.mu.Unlock()
+		time.Sleep(time.Minute)
+		b.record("a", "2", journal.OutcomeFailed)
+		time.Sleep(15 * time.Minute)
+		stop()
+		if s := b.state(); s.Dropped != 1 || s.Waiting != 2 {
+			b.Errorf("%+v", s)
+		}
+		if text := b.log.String(); !strings.Contains(text, "[WARN]  target removed from the configuration; what waits for it is dropped when it is a day old: target=ops waiting=2") ||
+			!strings.Contains(text, "dropped=1") {
+			b.Error(text)
+		}
+	})
+}
+
+// TestFullOutbox counts and logs what no leader has taken in time.
+func TestFullOutbox(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		for n := range 1003 {
+			b.record("a", fmt.Sprint(n), journal.OutcomeFailed)
+			time.Sleep(time.Millisecond)
+		}
+		stop := b.lead(1)
+		time.Sleep(2 * time.Minute)
+		stop()
+		if s := b.state(); s.Dropped != 3 || s.Sent+int64(s.Waiting) != 1000 {
+			b.Errorf("%+v", s)
+		}
+		if text := b.log.String(); strings.Count(text, "job=a dropped=3") != 1 {
+			b.Error(text)
+		}
 	})
 }
 
@@ -448,8 +568,14 @@ func TestTargetWasAway(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if len(b.sent) == 0 || len(b.sent) > 10 {
-			b.Errorf("%d messages", len(b.sent))
+		alone := 0
+		for _, m := range b.sent {
+			if len(m.Events) == 1 {
+				alone++
+			}
+		}
+		if len(b.sent) == 0 || len(b.sent) > 10 || alone > 2 {
+			b.Errorf("%d messages, %d with one event", len(b.sent), alone)
 		}
 		if s := b.state(); s.Sent != 120 {
 			b.Errorf("%+v", s)

@@ -49,6 +49,7 @@ func (t *target) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		cfg, configured := t.Jobs().Notify[t.name]
 		if !configured {
+			t.warnRemoved(ctx)
 			return
 		}
 		pause, err := t.sendNext(ctx, cfg)
@@ -66,6 +67,14 @@ func (t *target) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		timer.Stop()
+	}
+}
+
+// warnRemoved warns if notifications wait for a target that is no longer in the configuration.
+func (t *target) warnRemoved(ctx context.Context) {
+	states, err := t.Journal.TargetStates(ctx, []string{t.name})
+	if n := states[t.name].Waiting; err == nil && n > 0 {
+		t.Log.Warn("target removed from the configuration; what waits for it is dropped when it is a day old", "target", t.name, "waiting", n)
 	}
 }
 
