@@ -187,11 +187,6 @@ func (t *target) splitGroup(size int, v notify.Verdict) bool {
 
 // noteTaken notes that the target has taken a message with events of a job, or of several ones.
 func (t *target) noteTaken(job string) {
-	if t.isAway() { // it took no event of any job
-		for job := range t.streak {
-			delete(t.failed, job)
-		}
-	}
 	clear(t.streak)
 	delete(t.failed, job)
 	if t.most *= 2; t.most > maxRead {
