@@ -45,7 +45,7 @@ func (t *target) readNext(ctx context.Context, cfg config.Notify, sender notify.
 		if state.Next.Sub(now) > max(maxRetryAfter, cfg.GroupWait) {
 			state.Next = now // the clock of Redis was set back
 		}
-		if whole := skip == 0 && len(waiting) < maxRead; whole {
+		if skip == 0 && len(waiting) < maxRead {
 			t.forgetGone(waiting, now)
 		}
 		next := t.chooseNext(cfg, byJob, state, waiting, now)

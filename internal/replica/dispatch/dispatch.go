@@ -272,7 +272,8 @@ func (d *Dispatcher) fixedJobs(ctx context.Context, open map[string]time.Time) (
 	return fixed, err //nolint:wrapcheck // the error names the operation
 }
 
-// findLost puts outboxes into the index that a dead replica has left out of it, drops notifications that are too old, and lists the targets for readers.
+// findLost puts outboxes into the index that a dead replica has left out of it, counts what full outboxes have lost, drops notifications that are too old, also for
+// targets that were removed, and lists the targets for readers.
 func (d *Dispatcher) findLost(ctx context.Context, cfg *config.Config) error {
 	var jobs []string
 	for i := range cfg.Jobs {

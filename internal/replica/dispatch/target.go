@@ -108,9 +108,10 @@ func (t *target) sendNext(ctx context.Context, cfg config.Notify) (pause time.Du
 	case cfg.GroupWait > 0 && !next.rest:
 		a.Next = now.Add(cfg.GroupWait)
 	}
-	if err := t.Journal.BeginAttempt(ctx, t.name, t.Token, next.chosen, a.Next); errors.Is(err, journal.ErrNotWaiting) {
+	switch err := t.Journal.BeginAttempt(ctx, t.name, t.Token, next.chosen, a.Next); {
+	case errors.Is(err, journal.ErrNotWaiting):
 		return 0, nil
-	} else if err != nil {
+	case err != nil:
 		return lookEvery, err //nolint:wrapcheck // the error names the operation
 	}
 	return 0, t.endAttempt(ctx, cfg, a, sender.Send(ctx, t.message(a.events)))
