@@ -196,7 +196,7 @@ func (c *cluster) everywhere(schedule string, replicas []string, edits ...edit) 
 	return jobs
 }
 
-// Each replica runs each tick of its own instance once, without a delay for others, and those of no other.
+// Each replica runs each tick of its own instance once, without a delay for others, and no tick of another instance.
 // Promise: P1
 func TestInstanceRunsOnItsReplica(t *testing.T) {
 	inCluster(t, func(c *cluster) {

@@ -99,7 +99,7 @@ func usualDuration(took []time.Duration) (usual time.Duration, known bool) {
 	return slices.Sorted(slices.Values(took))[len(took)/2], true
 }
 
-// ConditionsOf returns the conditions of a job. jobs and evidence have all jobs: the ticks and pauses of a chained job are those of the jobs before it.
+// ConditionsOf returns the conditions of a job. jobs and evidence have all jobs: a chained job has the ticks and pauses of the jobs before it.
 func ConditionsOf(zones *cronspec.Zones, jobs []journal.JobInfo, info journal.JobInfo, evidence map[string]Evidence, now time.Time) (list []Condition) {
 	own := evidence[info.Name]
 	if c, slow := slowRun(info, own, now); slow {

@@ -340,7 +340,7 @@ func hasEverywhere(jobs []Job) bool {
 	return slices.ContainsFunc(jobs, func(j Job) bool { return j.Everywhere })
 }
 
-// fitsWhere reports whether a replica with these labels has those of a job's `where`.
+// fitsWhere reports whether a replica with these labels fits a job's `where`.
 func fitsWhere(labels, where map[string]string) bool {
 	for name, value := range where {
 		if has, set := labels[name]; !set || has != value {

@@ -123,7 +123,7 @@ func (c *conversion) isSystem(f File) (bool, error) {
 	return false, errors.New("a word before a command may be a user: write --system if it is, and --system=false if it is part of the command")
 }
 
-// userWordOf judges the words of a line. perhapsSystem is for a file whose name is that of a system crontab.
+// userWordOf judges the words of a line. perhapsSystem is for a file that is named like a system crontab.
 func userWordOf(words []string, perhapsSystem bool) userWord {
 	at := fieldCount - 1
 	if strings.HasPrefix(words[0], "@") {
@@ -296,7 +296,7 @@ var (
 	yearShape  = regexp.MustCompile(`^[0-9*?,/-]+$`)
 )
 
-// areFields reports whether words, of which the last is a year, may be fields that supercronic reads and this package does not.
+// areFields reports whether words that end with a year may be fields that supercronic reads and this package does not.
 func areFields(words []string) bool {
 	return yearShape.MatchString(words[len(words)-1]) && !slices.ContainsFunc(words, func(w string) bool { return !fieldShape.MatchString(w) })
 }

@@ -184,7 +184,7 @@ func (h *history) ClearOutbox(ctx context.Context, records []Posted) error {
 	return err
 }
 
-// FindOutboxes returns those of the jobs whose outbox has records, and adds them to the index. A replica that dies between the two writes to a Redis Cluster leaves
+// FindOutboxes returns the jobs whose outbox has records, and adds them to the index. A replica that dies between the two writes to a Redis Cluster leaves
 // such a job behind.
 func (h *history) FindOutboxes(ctx context.Context, jobs []string) (found []string, err error) {
 	ctx, cancel := h.withTimeout(ctx)

@@ -131,7 +131,7 @@ func FuzzOutput(f *testing.F) {
 	})
 }
 
-// A job has a name, or that of an instance on one replica, which may contain dots. The run ids of its ticks fit.
+// A job has a name. The name of an instance contains the name of its replica, which may contain dots. The run ids of its ticks fit.
 func TestNamesOfInstances(t *testing.T) {
 	long := strings.Repeat("x", 128)
 	for name, fine := range map[string]bool{

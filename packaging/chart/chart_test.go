@@ -260,7 +260,7 @@ func TestSecretsAreDocumented(t *testing.T) {
 	}
 }
 
-// annotations are those of the pods: nothing would renew the sum when somebody edits the plain manifests.
+// annotations has the annotations of the pods: nothing would renew the sum when somebody edits the plain manifests.
 var annotations = regexp.MustCompile(`(?m)^      annotations:\n        #.*\n        checksum/fixed-lines: [0-9a-f]{64}\n`)
 
 // TestPodsAreReplacedWithFixedLines changes jobs.toml: what a replica reads while it runs leaves the pods alone, and what it uses only from its start on replaces them.

@@ -98,7 +98,7 @@ func (t *target) chooseNext(cfg config.Notify, byJob bool, state journal.TargetS
 	return group
 }
 
-// chooseSingle returns the first notification of the job with the fewest failures, among the jobs that may be sent now and of which which returns true.
+// chooseSingle returns the first notification of the job with the fewest failures, among the jobs that may be sent now and for which which returns true.
 func (t *target) chooseSingle(waiting []journal.Notification, now time.Time, which func(job string) bool) selection {
 	s := selection{rest: true, wait: longestPause}
 	for i, one := range waiting {

@@ -35,7 +35,7 @@ type target struct {
 	*Dispatcher
 	name string
 	wake chan struct{} // of capacity 1; holds a value while notifications may be waiting
-	// failed has the jobs whose first waiting event the target did not take. streak has those of them that have failed since it has last taken a message.
+	// failed has the jobs whose first waiting event the target did not take. streak has the ones among them that have failed since it last took a message.
 	failed map[string]failure
 	streak map[string]bool
 	// paced has the earliest time of the next event of a job, for a target in which each job has a budget of its own.

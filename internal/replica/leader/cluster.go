@@ -115,7 +115,7 @@ func (r *clusterReader) readReplicas(ctx context.Context, known *metrics.Cluster
 	return nil
 }
 
-// readJobs finds the jobs that are paused or late. Of the records it reads only those of runs that may be slow.
+// readJobs finds the jobs that are paused or late. It reads only the records of runs that may be slow.
 func (r *clusterReader) readJobs(ctx context.Context, known *metrics.Cluster) (late []jobCondition, err error) {
 	jobs := slices.DeleteFunc(r.describe(), func(info journal.JobInfo) bool { return !info.Enabled })
 	requests := make([]election.InspectRequest, len(jobs))
