@@ -52,7 +52,7 @@ func (h *history) RunsByID(ctx context.Context, ids map[string][]string) (map[st
 			entries = append(entries, entry{job: job, id: id})
 		}
 	}
-	entries = slices.DeleteFunc(entries, func(e entry) bool { return !isName(e.job) || !isRunID(e.id) })
+	entries = slices.DeleteFunc(entries, func(e entry) bool { return !IsJobName(e.job) || !isRunID(e.id) })
 	records, damaged, err := h.readRecords(ctx, entries)
 	if err != nil {
 		return nil, fmt.Errorf("read records of runs: %w", err)

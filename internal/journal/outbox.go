@@ -87,7 +87,7 @@ func (h *history) TakeDropped(ctx context.Context) (map[string]int, error) {
 	}
 	dropped := map[string]int{}
 	for job, text := range found.Val() {
-		if n, err := strconv.Atoi(text); err == nil && isName(job) && n > 0 {
+		if n, err := strconv.Atoi(text); err == nil && IsJobName(job) && n > 0 {
 			dropped[job] = n
 		}
 	}

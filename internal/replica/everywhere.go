@@ -7,11 +7,14 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 )
@@ -26,20 +29,29 @@ const mostFleet = 1000
 // leader moves to the list of the lost ones.
 const absentFor = 2
 
-// A fleet has the replicas for which there are instances: those that are registered, or lost and not forgotten. A replica that drains leaves the registry, and
-// so the fleet. The first group of fields is set before the first reading.
+// A fleet has the replicas for which there are instances: those that are registered, or lost within [journal.RememberLost] and not forgotten. A replica that
+// drains leaves the registry, and so the fleet. The first group of fields is set before the first reading.
 type fleet struct {
 	journal *journal.Journal
 	log     hclog.Logger
 	self    string
-	needed  func() bool // reports whether the configuration in use has a job with per_tick = "all"
-	news    notice      // wakes the reloader
+	jobs    func() map[string]string // the digests of the jobs with per_tick = "all" of the configuration in use, by name
+	news    notice                   // wakes the reloader
 
-	labels map[string]map[string]string // labels of the known replicas, by name; belongs to the goroutine that reads
-	absent map[string]int               // the number of readings in a row that lacked a known replica
+	known  map[string]fleetMember // by name; belongs to the goroutine that reads
+	absent map[string]int         // the number of readings in a row that lacked a known replica
 
-	members atomic.Pointer[map[string]map[string]string] // labels by name; nil before this replica has registered
-	again   atomic.Bool                                  // the pauses of this replica's instances must be taken over again
+	members atomic.Pointer[map[string]fleetMember] // by name; nil before this replica has registered
+	again   atomic.Bool                            // the pauses of this replica's instances must be taken over again
+}
+
+// A fleetMember is a replica of the fleet. jobs has the digests of its jobs, by name; a digest may be longer than those of [config.Config.JobDigests].
+type fleetMember struct{ labels, jobs map[string]string }
+
+// hasJob reports whether the replica has the job with this digest. Otherwise the others must not record the ticks of its instance: during a roll-out it may lack
+// the job, or have it with another schedule.
+func (m fleetMember) hasJob(job, digest string) bool {
+	return digest != "" && strings.HasPrefix(m.jobs[job], digest)
 }
 
 // whenChanged returns a channel that receives a value when the instances may have changed; nil without a fleet.
@@ -57,15 +69,16 @@ func (f *fleet) updateMembers(ctx context.Context, self journal.Replica, up []jo
 	if f == nil {
 		return
 	}
-	if f.labels == nil {
-		f.labels, f.absent = map[string]map[string]string{}, map[string]int{}
+	if f.known == nil {
+		f.known, f.absent = map[string]fleetMember{}, map[string]int{}
 	}
-	found := map[string]bool{}
+	found, needed := map[string]bool{}, len(f.jobs()) > 0
+	jobs := f.readJobs(ctx, self, up)
 	for _, e := range append(slices.Clip(up), self) {
-		found[e.Name], f.labels[e.Name] = true, e.Labels
+		found[e.Name], f.known[e.Name] = true, fleetMember{e.Labels, jobs[e.ConfigDigest]}
 	}
-	if f.needed() {
-		lost, err := f.readLost(ctx, found)
+	if needed {
+		lost, err := f.readLost(ctx, self.Seen, found)
 		if err != nil {
 			f.log.Debug("cannot read all lost replicas", "error", err)
 			whole = false
@@ -74,7 +87,7 @@ func (f *fleet) updateMembers(ctx context.Context, self journal.Replica, up []jo
 			found[name] = true
 		}
 	}
-	for name := range f.labels {
+	for name := range f.known {
 		f.absent[name]++
 		switch {
 		case found[name]:
@@ -82,7 +95,7 @@ func (f *fleet) updateMembers(ctx context.Context, self journal.Replica, up []jo
 		case !whole:
 			f.absent[name]--
 		case f.absent[name] >= absentFor:
-			delete(f.labels, name)
+			delete(f.known, name)
 			delete(f.absent, name)
 		}
 	}
@@ -90,9 +103,31 @@ func (f *fleet) updateMembers(ctx context.Context, self journal.Replica, up []jo
 	if last := f.members.Load(); last == nil || !reflect.DeepEqual(*last, next) {
 		f.members.Store(&next)
 	}
-	if f.needed() {
+	if needed {
 		f.news.give()
 	}
+}
+
+// readJobs returns the digests of the jobs of each configuration that a registered replica has, by the digest of the configuration. A configuration that its
+// replica has not published yet is missing.
+func (f *fleet) readJobs(ctx context.Context, self journal.Replica, up []journal.Replica) map[string]map[string]string {
+	var others []string
+	own := f.jobs()
+	for _, e := range up {
+		if e.ConfigDigest != self.ConfigDigest && len(own) > 0 {
+			others = append(others, e.ConfigDigest)
+		}
+	}
+	slices.Sort(others)
+	jobs, err := f.journal.Digests(ctx, slices.Compact(others))
+	if err != nil {
+		f.log.Debug("cannot read which jobs all other replicas have", "error", err)
+	}
+	if jobs == nil {
+		jobs = map[string]map[string]string{}
+	}
+	jobs[self.ConfigDigest] = own
+	return jobs
 }
 
 // takeAgain makes this replica take over the pauses of its instances again. After a loss of data, a user may have paused a job while this replica was not
@@ -104,18 +139,35 @@ func (f *fleet) takeAgain() {
 }
 
 // chooseMembers returns the known replicas whose names can be part of a job's name: this one, and the first others by name.
-func (f *fleet) chooseMembers() map[string]map[string]string {
-	chosen := map[string]map[string]string{f.self: f.labels[f.self]}
-	for _, name := range slices.Sorted(maps.Keys(f.labels)) {
+func (f *fleet) chooseMembers() map[string]fleetMember {
+	chosen := map[string]fleetMember{f.self: f.known[f.self]}
+	for _, name := range slices.Sorted(maps.Keys(f.known)) {
 		if len(chosen) < mostFleet && journal.IsJobName((config.Job{Name: "x"}).Instance(name).Name) {
-			chosen[name] = f.labels[name]
+			chosen[name] = f.known[name]
 		}
 	}
 	return chosen
 }
 
-// readLost returns the names of the lost replicas. A replica that this one has never seen gets the labels that its described instances need.
-func (f *fleet) readLost(ctx context.Context, up map[string]bool) (names []string, err error) {
+// instancesOf returns a configuration with the instances of the members that have the same jobs, and all instances of this replica.
+func (f *fleet) instancesOf(cfg *config.Config) *config.Config {
+	members, labels := map[string]fleetMember{}, map[string]map[string]string{}
+	if known := f.members.Load(); known != nil {
+		members = *known
+	}
+	for name, m := range members {
+		labels[name] = m.labels
+	}
+	to, digests := cfg.ForReplicas(labels), cfg.JobDigests()
+	to.Jobs = slices.DeleteFunc(slices.Clone(to.Jobs), func(j config.Job) bool {
+		return j.Of != "" && j.On != f.self && (!journal.IsJobName(j.Name) || !members[j.On].hasJob(j.Of, digests[j.Of]))
+	})
+	return to
+}
+
+// readLost returns the names of the replicas that were lost recently. A replica that this one has never seen gets the labels that its described instances need,
+// and has their jobs.
+func (f *fleet) readLost(ctx context.Context, now time.Time, up map[string]bool) (names []string, err error) {
 	missing, err := f.journal.LostReplicas(ctx) // first, because the leader moves entries from here to the other list
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return nil, err //nolint:wrapcheck // the error names the operation
@@ -125,11 +177,14 @@ func (f *fleet) readLost(ctx context.Context, up map[string]bool) (names []strin
 		return nil, err //nolint:wrapcheck // the error names the operation
 	}
 	for _, l := range missing {
-		listed = append(listed, journal.NamedLost{Name: journal.NameOf(l.ID)})
+		listed = append(listed, journal.NamedLost{Name: journal.NameOf(l.ID), Seen: now})
 	}
 	unseen := false
 	for _, l := range listed {
-		if _, seen := f.labels[l.Name]; !up[l.Name] {
+		if now.Sub(l.Seen) >= journal.RememberLost { // the list may keep it for longer
+			continue
+		}
+		if _, seen := f.known[l.Name]; !up[l.Name] {
 			names, unseen = append(names, l.Name), unseen || !seen
 		}
 	}
@@ -140,18 +195,19 @@ func (f *fleet) readLost(ctx context.Context, up map[string]bool) (names []strin
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return nil, err //nolint:wrapcheck // the error names the operation
 	}
-	needs := map[string]map[string]string{}
+	described := map[string]fleetMember{}
 	for _, info := range infos {
-		if _, replica := journal.InstanceOf(info.Name); replica != "" {
-			if needs[replica] == nil {
-				needs[replica] = map[string]string{}
+		if job, replica := journal.InstanceOf(info.Name); replica != "" {
+			if described[replica].jobs == nil {
+				described[replica] = fleetMember{map[string]string{}, map[string]string{}}
 			}
-			maps.Copy(needs[replica], info.Where)
+			maps.Copy(described[replica].labels, info.Where)
+			described[replica].jobs[job] = info.Digest
 		}
 	}
 	for _, name := range names {
-		if _, seen := f.labels[name]; !seen {
-			f.labels[name] = needs[name]
+		if _, seen := f.known[name]; !seen {
+			f.known[name] = described[name]
 		}
 	}
 	return names, nil
@@ -170,11 +226,10 @@ func checkInstanceNames(cfg *config.Config, replica string) error {
 // withInstances returns a configuration with the instances of the fleet. A new instance of this replica first takes over the pause of its job. If that fails,
 // the instance is left out until the next reading of the registry.
 func (r *Replica) withInstances(ctx context.Context, cfg *config.Config) *config.Config {
-	fleet, members := r.reloader.fleet, map[string]map[string]string{}
-	if known := fleet.members.Load(); known != nil {
-		members = *known
-	}
-	to, used, again := cfg.ForReplicas(members), r.cfg.Load(), fleet.again.Swap(false)
+	fleet := r.reloader.fleet
+	to, used, again := fleet.instancesOf(cfg), r.cfg.Load(), fleet.again.Swap(false)
+	ctx, cancel := context.WithTimeout(ctx, cluster.RegisterEvery) // for all pauses together, because file changes wait meanwhile
+	defer cancel()
 	to.Jobs = slices.DeleteFunc(to.Jobs, func(j config.Job) bool {
 		before := used.Job(j.Name)
 		isUsed := before != nil && before.Enabled
@@ -202,4 +257,16 @@ func (r *Replica) takePause(ctx context.Context, from, job string) error {
 // sweepLocks inspects all jobs, and the locks of the jobs with per_tick = "all", which only have their pauses.
 func (r *Replica) sweepLocks(ctx context.Context, others ...string) error {
 	return r.scheduler.Sweep(ctx, append(slices.Clip(others), r.cfg.Load().Everywhere()...)...)
+}
+
+// everywhereDigests returns the digests of the jobs with per_tick = "all" of the configuration in use, by name.
+func (r *Replica) everywhereDigests() map[string]string {
+	cfg := r.cfg.Load()
+	names := cfg.Everywhere()
+	if len(names) == 0 {
+		return nil
+	}
+	digests := cfg.JobDigests()
+	maps.DeleteFunc(digests, func(job, _ string) bool { return !slices.Contains(names, job) })
+	return digests
 }

@@ -33,8 +33,16 @@ where = { zone = "a" }
 [jobs.once]
 `
 
-func newFleet(j *journal.Journal, self string) *fleet {
-	return &fleet{journal: j, log: hclog.NewNullLogger(), self: self, needed: func() bool { return true }, news: make(chan struct{}, 1)}
+func newFleet(j *journal.Journal, self string, cfg *config.Config) *fleet {
+	return &fleet{journal: j, log: hclog.NewNullLogger(), self: self, jobs: cfg.JobDigests, news: make(chan struct{}, 1)}
+}
+
+// instances returns the names of the jobs of a configuration for the fleet.
+func (f *fleet) instances(cfg *config.Config) (names []string) {
+	for _, job := range f.instancesOf(cfg).Jobs {
+		names = append(names, job.Name)
+	}
+	return names
 }
 
 func (f *fleet) names() []string { return slices.Sorted(maps.Keys(*f.members.Load())) }
@@ -44,7 +52,7 @@ func TestFleet(t *testing.T) {
 	t.Parallel()
 	_, rdb, j := redistest.StartJournal(t)
 	ctx := t.Context()
-	f, self := newFleet(j, "a"), journal.Replica{Name: "a"}
+	f, self := newFleet(j, "a", loadConfig(t, everywhereJobs)), journal.Replica{Name: "a", Seen: time.Now()}
 	up := func(names ...string) (list []journal.Replica) {
 		for _, name := range names {
 			list = append(list, journal.Replica{Name: name, Labels: map[string]string{"zone": name}})
@@ -52,7 +60,7 @@ func TestFleet(t *testing.T) {
 		return list
 	}
 	gone := redis.Z{Score: float64(time.Now().UnixMilli()), Member: "c-abcdefgh"}
-	lost := redis.Z{Score: gone.Score, Member: "c"}
+	lost, old := redis.Z{Score: gone.Score, Member: "c"}, redis.Z{Score: gone.Score - float64(journal.RememberLost.Milliseconds()), Member: "d"}
 	for _, step := range []struct {
 		what  string
 		do    func() error
@@ -73,6 +81,7 @@ func TestFleet(t *testing.T) {
 		{"for long, too", nil, nil, true, []string{"a", "c"}},
 		{"it is forgotten", func() error { return j.ForgetLost(ctx, "c") }, nil, true, []string{"a", "c"}},
 		{"for good", nil, nil, true, []string{"a"}},
+		{"others were lost a day ago", func() error { return rdb.ZAdd(ctx, "cronclave:default:lost", old, lost).Err() }, nil, true, []string{"a", "c"}},
 	} {
 		if step.do != nil {
 			if err := step.do(); err != nil {
@@ -103,13 +112,60 @@ func TestFleetLearnsTheLabelsOfTheLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f := newFleet(j, "d")
-	f.updateMembers(ctx, journal.Replica{Name: "d"}, nil, true)
-	var names []string
-	for _, job := range cfg.ForReplicas(*f.members.Load()).Jobs {
-		names = append(names, job.Name)
+	f := newFleet(j, "d", cfg)
+	f.updateMembers(ctx, journal.Replica{Name: "d", Seen: time.Now()}, nil, true)
+	if names, want := f.instances(cfg), []string{"once", "tidy@b", "tidy@c", "tidy@d", "zoned@b"}; !slices.Equal(names, want) {
+		t.Errorf("%v, want %v", names, want)
 	}
-	if want := []string{"once", "tidy@b", "tidy@c", "tidy@d", "zoned@b"}; !slices.Equal(names, want) {
+}
+
+// TestFleetDuringARollOut: nobody records the ticks of a job for a replica that lacks the job, has it with another schedule, or has not said yet. Once the
+// replica has the job, its instance is there, and it stays while the replica is lost.
+func TestFleetDuringARollOut(t *testing.T) {
+	t.Parallel()
+	_, rdb, j := redistest.StartJournal(t)
+	ctx, cfg := t.Context(), loadConfig(t, everywhereJobs)
+	publish := func(jobs string) string {
+		other := loadConfig(t, jobs)
+		if err := j.KeepConfiguration(ctx, journal.ConfigID{Digest: other.Digest()}, time.Minute, func() journal.Configuration { return configurationOf(other) }); err != nil {
+			t.Fatal(err)
+		}
+		return other.Digest()
+	}
+	f, self := newFleet(j, "a", cfg), journal.Replica{Name: "a", Seen: time.Now(), ConfigDigest: cfg.Digest()}
+	tidy := "[jobs.tidy]\nper_tick = \"all\"\ncommand = \"true\"\nschedule = "
+	for _, step := range []struct {
+		what, config string
+		has          bool
+	}{
+		{"it has the job", cfg.Digest(), true}, {"it has not published its jobs", "unknown", false}, {"it has no such job", publish(everywhereJobs[:strings.Index(everywhereJobs, "[jobs.tidy]")] + "[jobs.once]\n"), false},
+		{"at other times", publish(tidy + "\"@daily\"\n"), false}, {"and another job", publish(tidy + "\"@hourly\"\n[jobs.more]\nschedule = \"@daily\"\ncommand = \"true\"\n"), true},
+	} {
+		f.updateMembers(ctx, self, []journal.Replica{{Name: "b", ConfigDigest: step.config}}, true)
+		if names := f.instances(cfg); slices.Contains(names, "tidy@b") != step.has || !slices.Contains(names, "tidy@a") {
+			t.Errorf("%s: %v", step.what, names)
+		}
+	}
+	if err := rdb.ZAdd(ctx, "cronclave:default:lost", redis.Z{Score: float64(time.Now().UnixMilli()), Member: "b"}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for range absentFor + 1 {
+		f.updateMembers(ctx, self, nil, true)
+	}
+	if names := f.instances(cfg); !slices.Contains(names, "tidy@b") {
+		t.Errorf("lost: %v", names)
+	}
+}
+
+// A job whose name is too long beside the name of another replica has no instance there. The other instances stay.
+func TestInstanceWithoutAName(t *testing.T) {
+	t.Parallel()
+	_, _, j := redistest.StartJournal(t)
+	job, far := strings.Repeat("j", 120), strings.Repeat("r", 63)
+	cfg := loadConfig(t, fmt.Sprintf("[jobs.%s]\nschedule = \"@hourly\"\ncommand = \"true\"\nper_tick = \"all\"\n", job))
+	f := newFleet(j, "a", cfg)
+	f.updateMembers(t.Context(), journal.Replica{Name: "a"}, []journal.Replica{{Name: far}, {Name: "b"}}, true)
+	if names, want := f.instances(cfg), []string{job + "@a", job + "@b"}; !slices.Equal(names, want) {
 		t.Errorf("%v, want %v", names, want)
 	}
 }
@@ -119,7 +175,7 @@ func TestFleetLearnsTheLabelsOfTheLost(t *testing.T) {
 func TestFleetIsBounded(t *testing.T) {
 	t.Parallel()
 	_, _, j := redistest.StartJournal(t)
-	f := newFleet(j, "z")
+	f := newFleet(j, "z", loadConfig(t, everywhereJobs))
 	var up []journal.Replica
 	for i := range 2 * mostFleet {
 		up = append(up, journal.Replica{Name: fmt.Sprintf("r%04d", i)}, journal.Replica{Name: fmt.Sprintf("r %d", i)})
@@ -139,7 +195,7 @@ func joiner(t *testing.T, conn *redisconn.Conn, j *journal.Journal, cfg *config.
 	}
 	t.Cleanup(func() { _ = locks.Close() })
 	r := &Replica{name: "a", log: hclog.NewNullLogger(), locks: locks}
-	r.reloader.fleet = newFleet(j, "a")
+	r.reloader.fleet = newFleet(j, "a", cfg)
 	r.cfg.Store(cfg.ForReplicas(nil))
 	return r
 }

@@ -157,7 +157,8 @@ func (m *membership) meetPeers(ctx context.Context, self journal.Replica) succes
 		m.log.Debug("cannot read all other replicas", "error", err)
 		m.peers.markIncomplete()
 	}
-	m.fleet.updateMembers(ctx, self, replicas, err == nil)
+	isWhole := err == nil || errors.Is(err, journal.ErrCorrupt) && len(replicas) > 0 // only damaged entries are missing
+	m.fleet.updateMembers(ctx, self, replicas, isWhole)
 	if err != nil && (!errors.Is(err, journal.ErrCorrupt) || len(replicas) == 0) { // after ErrCorrupt, only the damaged entries are missing from the list
 		return successionUnknown
 	}

@@ -94,7 +94,7 @@ func New(cfg Config) (*Replica, error) {
 		clock: func() time.Time { return time.Now().Add(cfg.ClockOffset) }}
 	r.peers.self = r.id
 	r.supervision = supervision{to: cfg.Notifier, log: r.log, describe: r.describeState, sinceIteration: func() (time.Duration, bool) { return r.scheduler.SinceIteration() }}
-	members := &fleet{log: r.log, self: r.name, needed: func() bool { return len(r.cfg.Load().Everywhere()) > 0 }, news: make(chan struct{}, 1)}
+	members := &fleet{log: r.log, self: r.name, jobs: r.everywhereDigests, news: make(chan struct{}, 1)}
 	r.reloader = reloader{log: r.log, fleet: members, supervision: &r.supervision, cfg: &r.cfg, refused: &r.refused, monitor: &r.monitor, check: r.checkJobs, instances: r.withInstances, apply: r.applyJobs,
 		describeSoon: r.membership.publisher.describeSoon, load: cfg.Load, files: cfg.Files}
 	r.cfg.Store(cfg.Jobs.ForReplicas(nil)) // its instances follow when this replica is registered

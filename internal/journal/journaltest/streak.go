@@ -265,9 +265,9 @@ func runsByID(s *suite) {
 	for n := range 20 {
 		s.record(j, s.running("a", fmt.Sprint(n), 100-n))
 	}
-	s.record(j, s.ended("a", "3", journal.OutcomeOK, 50), s.running("b", "0", 10))
-	got, err := j.RunsByID(s.ctx, map[string][]string{"a": {"3", "none", "0", "no\nid"}, "b": {"0"}, "c": {"0"}, "no name": {"0"}, "d": nil})
-	if err != nil || len(got) != 2 || !reflect.DeepEqual(describe(got["a"]), []string{"3 ok", "0 running"}) || !reflect.DeepEqual(describe(got["b"]), []string{"0 running"}) {
+	s.record(j, s.ended("a", "3", journal.OutcomeOK, 50), s.running("b", "0", 10), s.running("a@web-1.example", "0", 10))
+	got, err := j.RunsByID(s.ctx, map[string][]string{"a": {"3", "none", "0", "no\nid"}, "b": {"0"}, "a@web-1.example": {"0"}, "c": {"0"}, "no name": {"0"}, "d": nil})
+	if err != nil || len(got) != 3 || len(got["a@web-1.example"]) != 1 || !reflect.DeepEqual(describe(got["a"]), []string{"3 ok", "0 running"}) || !reflect.DeepEqual(describe(got["b"]), []string{"0 running"}) {
 		s.Errorf("%v, %+v", err, got)
 	}
 }
