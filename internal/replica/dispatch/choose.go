@@ -164,15 +164,17 @@ func (t *target) forgetFailure(job string) {
 }
 
 // splitGroup notes that the target did not take a group of events. It reports whether the group is split, so that one event does not hold up the others: the
-// next message has a single event, and the number grows again with each message that is taken.
-func (t *target) splitGroup(size int, v notify.Verdict) bool {
-	switch v {
-	case notify.Never:
+// next message has a single event, and the number grows again with each message that is taken. While the target may have the group from an attempt before, `later`
+// counts as an attempt without an answer.
+func (t *target) splitGroup(a *attempt, v notify.Verdict) bool {
+	size := len(a.Notifications)
+	switch {
+	case v == notify.Never:
 		t.refused += splitRefused
-	case notify.Later:
-		t.refused++
-	default:
+	case v == notify.Unknown || a.isRepeated():
 		t.unknown++
+	default:
+		t.refused++
 	}
 	mostUnknown := splitUnknown
 	if t.most > 0 { // one of the events is still looked for

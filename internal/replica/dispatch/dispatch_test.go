@@ -635,6 +635,35 @@ func TestRepeatedGroup(t *testing.T) {
 	})
 }
 
+// TestRepeatedGroupThatIsNotTaken keeps its events together: the target may have them, and knows them only by the id of the message. If it refuses the message, it
+// does not have it.
+func TestRepeatedGroupThatIsNotTaken(t *testing.T) {
+	for name, c := range map[string]struct {
+		answers []notify.Result
+		want    []string
+	}{
+		"later": {[]notify.Result{{Verdict: notify.Unknown}, {Verdict: notify.Later}, {Verdict: notify.Later}}, slices.Repeat([]string{"failed a, failed b"}, 4)},
+		"never": {[]notify.Result{{Verdict: notify.Unknown}, {Verdict: notify.Never}}, []string{"failed a, failed b", "failed a, failed b", "failed a", "failed b"}},
+		"new":   {[]notify.Result{{Verdict: notify.Later}, {Verdict: notify.Later}}, []string{"failed a, failed b", "failed a, failed b", "failed a", "failed b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBench(t, 30*time.Second, func(b *bench) {
+				b.answers = c.answers
+				for _, job := range []string{"a", "b"} {
+					b.record(job, "1", journal.OutcomeFailed)
+					time.Sleep(time.Millisecond)
+				}
+				defer b.lead(1)()
+				time.Sleep(3 * time.Minute)
+				b.want(c.want...)
+				if s := b.state(); s.Sent != 2 || len(s.Again) != 0 {
+					b.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+}
+
 // TestLargeEvents sends all events to a receiver that lists them, in messages of a limited size.
 func TestLargeEvents(t *testing.T) {
 	inBench(t, 30*time.Second, func(b *bench) {

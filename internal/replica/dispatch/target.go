@@ -137,6 +137,13 @@ type attempt struct {
 	events []notify.Event
 }
 
+// isRepeated reports whether an earlier attempt with one of the notifications had an unknown result, so that they are sent again as one message with the same id.
+func (a *attempt) isRepeated() bool {
+	return slices.ContainsFunc(a.Notifications, func(n journal.Notification) bool {
+		return slices.ContainsFunc(append(slices.Clone(a.state.Again), a.state.Attempt), func(ids []string) bool { return slices.Contains(ids, n.ID) })
+	})
+}
+
 // endAttempt records the result of an attempt.
 func (t *target) endAttempt(ctx context.Context, cfg config.Notify, a attempt, r notify.Result) error {
 	final := r.Verdict != notify.Later && r.Verdict != notify.Unknown
@@ -184,7 +191,7 @@ func (t *target) judge(cfg config.Notify, a *attempt, r notify.Result) {
 		}
 		t.Log.Error("notification refused", "target", t.name, "answer", r.Answer, "events", a.Events, "count", a.Count)
 	default:
-		split := size > 1 && t.splitGroup(size, r.Verdict)
+		split := size > 1 && t.splitGroup(a, r.Verdict)
 		if size == 1 {
 			t.noteFailure(job, t.Now())
 			if whole || pause == 0 { // otherwise, it is the limit of the job
