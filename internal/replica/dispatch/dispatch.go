@@ -243,8 +243,9 @@ func (d *Dispatcher) compareProblems(ctx context.Context, cfg *config.Config) er
 	return d.queueAll(ctx, requests)
 }
 
-// fixedJobs returns the jobs that have ended `ok` after the failure that was queued, with the time of that success. It leaves out jobs with records in their
-// outboxes: a failure among them may be older than the success, and must be queued before its end.
+// fixedJobs returns the jobs that have no failure after their last success any more, with the time of that success. It may be before the failure that was queued: a
+// run that was recorded as abandoned has then ended `ok` before that. It leaves out jobs with records in their outboxes: a failure among them may be older than the
+// success, and must be queued before its end.
 func (d *Dispatcher) fixedJobs(ctx context.Context, open map[string]time.Time) (map[string]time.Time, error) {
 	var jobs []string
 	for key := range open {
@@ -261,7 +262,7 @@ func (d *Dispatcher) fixedJobs(ctx context.Context, open map[string]time.Time) (
 	}
 	fixed := map[string]time.Time{}
 	for job, s := range streaks {
-		if s.Count == 0 && !s.LastOK.Before(open[failureKey(job)]) {
+		if s.Count == 0 && !s.LastOK.IsZero() {
 			fixed[job] = s.LastOK
 		}
 	}

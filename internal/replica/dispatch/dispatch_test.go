@@ -233,6 +233,23 @@ func TestAbandonedRunThatWasOK(t *testing.T) {
 	})
 }
 
+// TestAbandonedRunThatHadBeenOK is fixed, although its replica reports an end before the time at which another one has recorded it as abandoned.
+func TestAbandonedRunThatHadBeenOK(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		defer b.lead(1)()
+		b.record("a", "1", journal.OutcomeAbandoned)
+		time.Sleep(5 * time.Second)
+		ended := time.Now().Add(-10 * time.Second)
+		if err := b.journal.Record(b.Context(), []journal.Record{{RunID: "1", Job: "a", Attempt: 1, Token: 1, Replica: "r", Outcome: journal.OutcomeOK, Started: ended.Add(-time.Second), Finished: ended}}); err != nil {
+			b.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		if sent := b.want("abandoned a", "fixed a"); len(sent) == 2 && sent[1].Events[0].At.Before(sent[0].Events[0].At) {
+			b.Errorf("%+v", sent[1].Events[0])
+		}
+	})
+}
+
 // TestOKRunThatIsAbandonedLater is not reported as abandoned.
 func TestOKRunThatIsAbandonedLater(t *testing.T) {
 	inBench(t, 0, func(b *bench) {

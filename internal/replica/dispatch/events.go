@@ -120,7 +120,7 @@ func changesFor(cfg *config.Config, t config.Notify, open map[string]time.Time, 
 		name, subject, _ := strings.Cut(key, " ")
 		switch at, ok := fixed[job]; {
 		case failed && ok:
-			addEnd(&r, t, key, notify.Event{Job: job, At: at, Since: since, Text: "ok again"})
+			addEnd(&r, t, key, notify.Event{Job: job, At: latest(at, since), Since: since, Text: "ok again"})
 		case !failed && !on[key] && name != notify.Redis:
 			e := notify.Event{At: now, Since: since, Text: "over: " + key}
 			if isJobProblem(name) {
