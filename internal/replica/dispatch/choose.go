@@ -18,7 +18,7 @@ const (
 	maxListed      = 50
 	maxListedBytes = 20_000
 	// A group of events is split after splitRefused attempts in a row that the target did not take. After attempts without an answer it is split only after
-	// splitUnknown of them, because the target may have the group, and would get its events again with other ids.
+	// splitUnknown of them, because the target may have the group, and would get its events again with other ids. Then it is halved, so that few events come alone.
 	splitRefused = 2
 	splitUnknown = 10
 )
@@ -28,14 +28,15 @@ type selection struct {
 	chosen []journal.Notification
 	// rest is set if further notifications could be sent at once.
 	rest bool
+	// byJob is set if each job has an address, or a check, of its own, so that what one of them does not take says nothing about the others.
+	byJob bool
 	// wait is the time until there is something to choose.
 	wait time.Duration
 }
 
 // readNext reads the queue until it finds something that may be sent.
 func (t *target) readNext(ctx context.Context, cfg config.Notify, sender notify.Sender, now time.Time) (state journal.TargetState, s selection, err error) {
-	byJob := cfg.GroupWait > 0 && sender.IsByJob(ctx)
-	s.wait = longestPause
+	s.byJob, s.wait = isPacedByJob(cfg) || sender.IsByJob(ctx), longestPause
 	for skip := 0; ; skip += maxRead {
 		var waiting []journal.Notification
 		state, waiting, err = t.Journal.Notifications(ctx, t.name, skip, maxRead)
@@ -48,7 +49,7 @@ func (t *target) readNext(ctx context.Context, cfg config.Notify, sender notify.
 		if skip == 0 && len(waiting) < maxRead {
 			t.forgetGone(waiting, now)
 		}
-		next := t.chooseNext(cfg, byJob, state, waiting, now)
+		next := t.chooseNext(cfg, s.byJob, state, waiting, now)
 		s.chosen, s.rest, s.wait = next.chosen, next.rest || len(waiting) == maxRead, min(s.wait, next.wait)
 		if len(s.chosen) > 0 || len(waiting) < maxRead || state.Next.After(now) {
 			return state, s, nil
@@ -67,7 +68,7 @@ func (t *target) forgetGone(waiting []journal.Notification, now time.Time) {
 }
 
 // chooseNext chooses among waiting notifications. A message with an unknown result is chosen again as it was. Otherwise, a target with group_wait gets a group,
-// without the events of jobs whose first event it did not take. These are sent on their own.
+// without the events of jobs whose first event it did not take. These are sent on their own, before the group, unless each job has its own address.
 func (t *target) chooseNext(cfg config.Notify, byJob bool, state journal.TargetState, waiting []journal.Notification, now time.Time) selection {
 	if cfg.GroupWait == 0 {
 		return t.chooseSingle(waiting, now, func(string) bool { return true })
@@ -76,26 +77,46 @@ func (t *target) chooseNext(cfg config.Notify, byJob bool, state journal.TargetS
 	if len(state.Attempt) > 0 { // the leader before has died
 		again = append(slices.Clone(again), state.Attempt)
 	}
-	alone := map[string]bool{}
+	alone, held, wait := map[string]bool{}, map[string]bool{}, longestPause
 	for job := range t.failed {
 		alone[job] = true
 	}
 	for _, ids := range again {
 		found := slices.DeleteFunc(slices.Clone(waiting), func(n journal.Notification) bool { return !slices.Contains(ids, n.ID) })
-		if len(found) > 1 {
+		switch {
+		case len(found) == 1:
+			alone[found[0].Job] = true
+		case len(found) == 0 || byJob && hasSeveralJobs(found): // the address depends on the job only since the last attempt
+		case byJob && t.waitOf(found[0].Job, now) > 0:
+			held[found[0].Job], wait = true, min(wait, t.waitOf(found[0].Job, now))
+		default:
 			return selection{chosen: found, rest: len(found) < len(waiting)}
 		}
-		for _, one := range found {
-			alone[one.Job] = true
-		}
 	}
+	waiting = slices.DeleteFunc(slices.Clone(waiting), func(n journal.Notification) bool { return held[n.Job] })
 	single := t.chooseSingle(waiting, now, func(job string) bool { return alone[job] })
-	if len(single.chosen) > 0 {
+	if len(single.chosen) > 0 && !byJob {
 		return single
 	}
-	group := t.chooseGroup(cfg, byJob, slices.DeleteFunc(slices.Clone(waiting), func(n journal.Notification) bool { return alone[n.Job] }))
-	group.wait = single.wait
+	group := t.chooseGroup(cfg, byJob, slices.DeleteFunc(slices.Clone(waiting), func(n journal.Notification) bool { return alone[n.Job] }), now)
+	if len(group.chosen) == 0 && len(single.chosen) > 0 {
+		return single
+	}
+	group.rest, group.wait = group.rest || len(single.chosen) > 0, min(group.wait, single.wait, wait)
 	return group
+}
+
+func hasSeveralJobs(list []journal.Notification) bool {
+	return slices.ContainsFunc(list, func(n journal.Notification) bool { return n.Job != list[0].Job })
+}
+
+// waitOf returns the time until an event of a job may be sent.
+func (t *target) waitOf(job string, now time.Time) time.Duration {
+	left := latest(t.failed[job].retry, t.paced[job]).Sub(now)
+	if left > maxRetryAfter {
+		return 0 // the clock of Redis was set back
+	}
+	return left
 }
 
 // chooseSingle returns the first notification of the job with the fewest failures, among the jobs that may be sent now and for which which returns true.
@@ -105,10 +126,7 @@ func (t *target) chooseSingle(waiting []journal.Notification, now time.Time, whi
 		if !which(one.Job) {
 			continue
 		}
-		left := latest(t.failed[one.Job].retry, t.paced[one.Job]).Sub(now)
-		if left > maxRetryAfter {
-			left = 0 // the clock of Redis was set back
-		}
+		left := t.waitOf(one.Job, now)
 		if left <= 0 && (s.chosen == nil || t.failed[one.Job].count < t.failed[s.chosen[0].Job].count) {
 			s.chosen = waiting[i : i+1]
 		}
@@ -117,8 +135,10 @@ func (t *target) chooseSingle(waiting []journal.Notification, now time.Time, whi
 	return s
 }
 
-// chooseGroup returns the first notifications that fit into one message. If the address of the target depends on the job, they are all of one job.
-func (t *target) chooseGroup(cfg config.Notify, byJob bool, waiting []journal.Notification) (s selection) {
+// chooseGroup returns the first notifications that fit into one message. If the address of the target depends on the job, they are all of one job that may be sent
+// now.
+func (t *target) chooseGroup(cfg config.Notify, byJob bool, waiting []journal.Notification, now time.Time) selection {
+	s := selection{wait: longestPause}
 	most, mostBytes, size := maxRead, maxRead*maxListedBytes, 0
 	if isListed(cfg) {
 		most, mostBytes = maxListed, maxListedBytes
@@ -127,9 +147,15 @@ func (t *target) chooseGroup(cfg config.Notify, byJob bool, waiting []journal.No
 		most = min(most, t.most)
 	}
 	for _, one := range waiting {
-		if byJob && one.Job != waiting[0].Job {
-			s.rest = true
-			continue
+		if byJob {
+			if left := t.waitOf(one.Job, now); left > 0 {
+				s.wait = min(s.wait, left)
+				continue
+			}
+			if len(s.chosen) > 0 && one.Job != s.chosen[0].Job {
+				s.rest = true
+				continue
+			}
 		}
 		if size += len(one.Event); len(s.chosen) == most || len(s.chosen) > 0 && size > mostBytes {
 			s.rest = true
@@ -155,23 +181,23 @@ func (t *target) noteFailure(job string, now time.Time) {
 	t.failed[job] = failure{count + 1, now.Add(pauseAfter(count))}
 }
 
-// isAway reports whether the target has taken nothing since it did not take events of several jobs, so that the cause is not an event.
-func (t *target) isAway() bool { return len(t.streak) > 1 }
-
 func (t *target) forgetFailure(job string) {
 	delete(t.failed, job)
 	delete(t.streak, job)
 }
 
 // splitGroup notes that the target did not take a group of events. It reports whether the group is split, so that one event does not hold up the others: the
-// next message has a single event, and the number grows again with each message that is taken. While the target may have the group from an attempt before, `later`
-// counts as an attempt without an answer.
+// next message has a single event, or half the group if nothing was refused, and the number grows again with each message that is taken. While the target may have
+// the group from an attempt before, `later` counts as an attempt without an answer.
 func (t *target) splitGroup(a *attempt, v notify.Verdict) bool {
-	size := len(a.Notifications)
+	size, unsure := len(a.Notifications), v == notify.Unknown || a.isRepeated()
+	if a.byJob { // the number of events in a message of another job stays; those of this job are sent on their own
+		return v == notify.Never || !unsure || t.failed[a.Notifications[0].Job].count >= splitUnknown
+	}
 	switch {
 	case v == notify.Never:
 		t.refused += splitRefused
-	case v == notify.Unknown || a.isRepeated():
+	case unsure:
 		t.unknown++
 	default:
 		t.refused++
@@ -180,10 +206,15 @@ func (t *target) splitGroup(a *attempt, v notify.Verdict) bool {
 	if t.most > 0 { // one of the events is still looked for
 		mostUnknown = splitRefused
 	}
-	if t.refused < splitRefused && (t.unknown < mostUnknown || size > maxListed) {
+	switch {
+	case t.refused >= splitRefused:
+		t.most = 1
+	case t.unknown >= mostUnknown:
+		t.most = max(1, size/2)
+	default:
 		return false
 	}
-	t.most, t.refused, t.unknown = 1, 0, 0
+	t.refused, t.unknown = 0, 0
 	return true
 }
 

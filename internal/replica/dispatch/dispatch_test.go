@@ -29,7 +29,7 @@ type bench struct {
 	posts   *config.Config // of the replica that writes records; nil for cfg
 	journal *journal.Journal
 	answers []notify.Result // of the next attempts; then notify.Done
-	refused string          // job whose events get the answer refusal
+	refused string          // jobs, of one letter each, whose events get the answer refusal
 	refusal notify.Result
 	hold    time.Duration // time that each attempt takes
 	now     func() time.Time
@@ -65,7 +65,7 @@ func (b *bench) Send(ctx context.Context, m notify.Message) notify.Result {
 	b.mu.Lock()
 	b.sent, b.at = append(b.sent, m), append(b.at, time.Now())
 	answer := notify.Result{Answer: "200 OK"}
-	if slices.ContainsFunc(m.Events, func(e notify.Event) bool { return e.Job == b.refused }) && b.refused != "" {
+	if slices.ContainsFunc(m.Events, func(e notify.Event) bool { return e.Job != "" && strings.Contains(b.refused, e.Job) }) {
 		answer = b.refusal
 	} else if len(b.answers) > 0 {
 		answer, b.answers = b.answers[0], b.answers[1:]
@@ -83,7 +83,7 @@ func (b *bench) Send(ctx context.Context, m notify.Message) notify.Result {
 }
 
 func (b *bench) IsByJob(context.Context) bool {
-	return strings.Contains(b.cfg.Notify["ops"].URL, "{job}")
+	return strings.Contains(b.config().Notify["ops"].URL, "{job}")
 }
 
 // change changes the target.
@@ -139,11 +139,7 @@ func (b *bench) want(attempts ...string) []notify.Message {
 	defer b.mu.Unlock()
 	var got []string
 	for _, m := range b.sent {
-		var events []string
-		for _, e := range m.Events {
-			events = append(events, describeEvent(e))
-		}
-		got = append(got, strings.Join(events, ", "))
+		got = append(got, describeAll(m.Events))
 	}
 	if !slices.Equal(got, attempts) {
 		b.Errorf("sent %q, want %q", got, attempts)
@@ -151,6 +147,14 @@ func (b *bench) want(attempts ...string) []notify.Message {
 	sent := b.sent
 	b.sent, b.at = nil, nil
 	return sent
+}
+
+func describeAll(events []notify.Event) string {
+	var texts []string
+	for _, e := range events {
+		texts = append(texts, describeEvent(e))
+	}
+	return strings.Join(texts, ", ")
 }
 
 func (b *bench) state() journal.TargetState {
@@ -567,6 +571,104 @@ func TestEventThatIsNeverTakenInAGroup(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLargeGroupWithoutAnAnswer is split after a while, so that the event at fault holds up its own job only.
+func TestLargeGroupWithoutAnAnswer(t *testing.T) {
+	inBench(t, 30*time.Second, func(b *bench) {
+		b.change(func(n *config.Notify) { n.Kind = "slack" })
+		b.refused, b.refusal = "j", notify.Result{Verdict: notify.Unknown, Answer: "no answer"}
+		b.recordThrice()
+		defer b.lead(1)()
+		time.Sleep(20 * time.Minute)
+		b.want(slices.Repeat([]string{describeAll(b.sent[0].Events)}, len(b.sent))...) // the target may have them
+		time.Sleep(100 * time.Minute)
+		if s := b.state(); s.Sent != 75 || s.Waiting != 3 {
+			b.Errorf("%+v", s)
+		}
+	})
+}
+
+// recordThrice records three failures of each job.
+func (b *bench) recordThrice() {
+	for n := range 3 {
+		for c := 'a'; c <= 'z'; c++ {
+			b.record(string(c), fmt.Sprint(n), journal.OutcomeFailed)
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// TestAddressOfAJob that is gone, or does not answer, holds up its own job only. A group that may have been taken is repeated as it was for a while.
+func TestAddressOfAJob(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"single": 0, "group": 30 * time.Second} {
+		t.Run("gone "+name, func(t *testing.T) {
+			inBench(t, wait, func(b *bench) {
+				b.change(func(n *config.Notify) { n.Kind, n.URL = "webhook", "https://h/{job}" })
+				b.refused, b.refusal = "a", notify.Result{Verdict: notify.Never, Gone: true, Answer: "404"}
+				for n := range 10 {
+					b.record("a", fmt.Sprint(n), journal.OutcomeFailed)
+					time.Sleep(time.Millisecond)
+				}
+				b.record("b", "1", journal.OutcomeFailed)
+				defer b.lead(1)()
+				time.Sleep(10 * time.Second)
+				first := b.want("failed a"+strings.Repeat(", failed a", 9*int(min(wait, 1))), "failed b")
+				b.record("a", "last", journal.OutcomeFailed)
+				time.Sleep(time.Minute)
+				b.want()
+				time.Sleep(5 * time.Minute)
+				b.want("failed a")
+				if s := b.state(); s.Refused != int64(len(first[0].Events))+1 {
+					b.Errorf("%+v", s)
+				}
+			})
+		})
+	}
+	t.Run("two away", func(t *testing.T) {
+		inBench(t, 30*time.Second, func(b *bench) {
+			b.change(func(n *config.Notify) { n.Kind, n.URL = "webhook", "https://h/{job}" })
+			b.refused, b.refusal = "ab", notify.Result{Verdict: notify.Later, Answer: "no connection"}
+			defer b.lead(1)()
+			for n := range 100 {
+				for _, job := range []string{"a", "b", "c"} {
+					b.record(job, fmt.Sprint(n), journal.OutcomeFailed)
+				}
+				time.Sleep(time.Minute)
+			}
+			if s := b.state(); s.Sent < 90 {
+				b.Errorf("%+v", s)
+			}
+		})
+	})
+	t.Run("no answer", func(t *testing.T) {
+		inBench(t, 30*time.Second, func(b *bench) {
+			b.change(func(n *config.Notify) { n.Kind, n.URL = "webhook", "https://h/{job}" })
+			b.refused, b.refusal = "j", notify.Result{Verdict: notify.Unknown, Answer: "no answer"}
+			b.recordThrice()
+			defer b.lead(1)()
+			time.Sleep(3 * time.Minute)
+			if s := b.state(); s.Sent != 75 || s.Waiting != 3 {
+				b.Errorf("%+v", s)
+			}
+			time.Sleep(2 * time.Hour)
+			b.mu.Lock()
+			sizes := map[int]int{}
+			for _, m := range b.sent {
+				if m.Events[0].Job == "j" {
+					sizes[len(m.Events)]++
+				}
+			}
+			if b.refused = ""; sizes[3] != splitUnknown || sizes[1] == 0 || len(sizes) != 2 {
+				b.Errorf("sizes of messages %v", sizes)
+			}
+			b.mu.Unlock()
+			time.Sleep(10 * time.Minute)
+			if s := b.state(); s.Sent != 78 || len(s.Again) != 0 {
+				b.Errorf("%+v", s)
+			}
+		})
+	})
 }
 
 // TestTargetWasAway sends what has waited in a few groups, whatever was tried on its own while the target took nothing.

@@ -38,7 +38,7 @@ type target struct {
 	// failed has the jobs whose first waiting event the target did not take. streak has the ones among them that have failed since it last took a message.
 	failed map[string]failure
 	streak map[string]bool
-	// paced has the earliest time of the next event of a job, for a target in which each job has a budget of its own.
+	// paced has the earliest time of the next event of a job, for a target in which each job has an address or a check of its own.
 	paced map[string]time.Time
 	// most is the maximum number of events in the next message; 0 for no limit. refused and unknown count the attempts in a row that failed with a group.
 	most, refused, unknown int
@@ -96,7 +96,7 @@ func (t *target) sendNext(ctx context.Context, cfg config.Notify) (pause time.Du
 	if len(next.chosen) == 0 {
 		return next.wait, nil
 	}
-	a := attempt{state: state, Attempt: journal.Attempt{Notifications: next.chosen, Next: nextInBudget(state.Next, now)}, events: decodeEvents(next.chosen)}
+	a := attempt{state: state, Attempt: journal.Attempt{Notifications: next.chosen, Next: nextInBudget(state.Next, now)}, byJob: next.byJob, events: decodeEvents(next.chosen)}
 	if e := a.events[0]; len(a.events) == 1 && e.Name == notify.Started && now.Sub(e.At) > startExpires {
 		a.Delivery, a.Next = t.delivery(a.events, journal.DeliveryExpired, "the run started long ago"), state.Next
 		return 0, t.Journal.EndAttempt(ctx, t.Token, a.Attempt) //nolint:wrapcheck // the error names the operation
@@ -134,6 +134,7 @@ func nextInBudget(next, now time.Time) time.Time {
 type attempt struct {
 	journal.Attempt
 	state  journal.TargetState // before the attempt
+	byJob  bool                // as in selection
 	events []notify.Event
 }
 
@@ -172,7 +173,7 @@ func (t *target) endAttempt(ctx context.Context, cfg config.Notify, a attempt, r
 // judge decides what follows from the answer of the target.
 func (t *target) judge(cfg config.Notify, a *attempt, r notify.Result) {
 	job, size := a.Notifications[0].Job, len(a.Notifications)
-	pause, whole := min(r.RetryAfter, maxRetryAfter), !isPacedByJob(cfg) // whole means that the whole target pauses
+	pause, whole := min(r.RetryAfter, maxRetryAfter), !a.byJob // whole means that the whole target pauses
 	switch {
 	case r.Verdict == notify.Done:
 		a.Result = journal.DeliverySent
@@ -191,14 +192,14 @@ func (t *target) judge(cfg config.Notify, a *attempt, r notify.Result) {
 		}
 		t.Log.Error("notification refused", "target", t.name, "answer", r.Answer, "events", a.Events, "count", a.Count)
 	default:
-		split := size > 1 && t.splitGroup(a, r.Verdict)
-		if size == 1 {
+		if size == 1 || a.byJob {
 			t.noteFailure(job, t.Now())
 			if whole || pause == 0 { // otherwise, it is the limit of the job
 				t.streak[job] = true
 			}
 		}
-		if size > 1 || t.isAway() {
+		split := size > 1 && t.splitGroup(a, r.Verdict)
+		if size > 1 && whole || len(t.streak) > 1 { // the target has taken nothing since it did not take events of several jobs, so the cause is not an event
 			pause, whole = max(pause, pauseAfter(a.state.Tries)), true
 		}
 		pause = max(pause, firstPause)
