@@ -251,6 +251,7 @@ type poolWatch struct {
 	now      func() time.Time // the clock of Redis
 	log      hclog.Logger
 	known    map[string]fullPool
+	began    time.Time                          // time of the first check
 	problems atomic.Pointer[[]dispatch.Problem] // the known pools after the last check; nil before the first one
 }
 
@@ -281,7 +282,7 @@ func (w *poolWatch) checkPools(ctx context.Context, pools map[string]config.Pool
 		return
 	}
 	due := w.duePools(full, w.now())
-	problems := w.listProblems()
+	problems := w.listProblems(pools, w.now())
 	w.problems.Store(&problems)
 	for _, p := range due {
 		w.log.Warn("pool is full while others wait for a slot", "code", cluster.CodePoolFull, "pool", p.Name, "holder", p.HeldBy(), "waiters", p.Waiters,
@@ -289,9 +290,16 @@ func (w *poolWatch) checkPools(ctx context.Context, pools map[string]config.Pool
 	}
 }
 
-// listProblems returns the pools that were full within freeFor.
-func (w *poolWatch) listProblems() []dispatch.Problem {
+// listProblems returns the pools that were full within freeFor. Before the first check the leader before may have found any pool full.
+func (w *poolWatch) listProblems(pools map[string]config.Pool, now time.Time) []dispatch.Problem {
 	problems := []dispatch.Problem{}
+	if now.Sub(w.began) < freeFor {
+		for name := range pools {
+			if _, known := w.known[name]; !known {
+				problems = append(problems, dispatch.Problem{Name: notify.PoolFull, Subject: name, Unsettled: true})
+			}
+		}
+	}
 	for _, is := range w.known {
 		problems = append(problems, is.problem)
 	}
@@ -301,6 +309,9 @@ func (w *poolWatch) listProblems() []dispatch.Problem {
 // duePools returns the full pools for which a warning is due, once per occurrence.
 func (w *poolWatch) duePools(full []cluster.Pool, now time.Time) (list []cluster.Pool) {
 	known := map[string]fullPool{}
+	if w.began.IsZero() {
+		w.began = now
+	}
 	for name, was := range w.known {
 		if was.since = (time.Time{}); now.Sub(was.seen) < freeFor {
 			known[name] = was
