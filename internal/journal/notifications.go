@@ -29,7 +29,7 @@ const (
 	maxUnsure = 1000
 	// maxAgain is the maximum length of TargetState.Again. Messages beyond it may be repeated in other groups, and so with other ids.
 	maxAgain = 100
-	// forgetFault is the time after which a fault is forgotten if nothing waits for the target.
+	// forgetFault is the time after the last failed attempt after which a fault is forgotten if nothing waits for the target.
 	forgetFault = time.Hour
 	// keepTargets is the time for which a target is listed that is no longer configured. At most maxTargets are listed.
 	keepTargets = KeepNotifications + time.Hour
@@ -88,9 +88,10 @@ type TargetState struct {
 	Again [][]string `json:"again,omitempty"`
 	// Next is the earliest time of the next attempt.
 	Next time.Time `json:"next,omitzero"`
-	// Tries counts the failed attempts since Since. Fault is the answer to the last one; "" if it succeeded.
+	// Tries counts the failed attempts from Since to Last. Fault is the answer to the last one; "" if it succeeded.
 	Tries int       `json:"tries,omitempty"`
 	Since time.Time `json:"since,omitzero"`
+	Last  time.Time `json:"last,omitzero"`
 	Fault string    `json:"fault,omitempty"`
 	// Newest is the score of the newest notification in the queue.
 	Newest int64 `json:"newest,omitempty"`
@@ -101,7 +102,7 @@ type TargetState struct {
 }
 
 func (s *TargetState) findFault() string {
-	if !isSound(s.Next) || !isSound(s.Since) || s.Newest < 0 || s.Newest >= runningScore {
+	if !isSound(s.Next) || !isSound(s.Since) || !isSound(s.Last) || s.Newest < 0 || s.Newest >= runningScore {
 		return "a time beyond the calendar"
 	}
 	return ""
@@ -167,8 +168,8 @@ func (n notifications) QueueNotifications(ctx context.Context, r QueueRequest) (
 		dropped = max(int(old.Val()), int(waiting.Val())+len(fresh)-MaxNotifications, 0)
 		d := Delivery{At: r.Now, Target: r.Target, Events: []string{}, Count: dropped + r.Lost, Result: DeliveryDropped, Answer: "in the queue for too long, or too many came after it"}
 		s.countDelivery(d)
-		if waiting.Val() == 0 && len(fresh) == 0 && r.Now.Sub(s.Since) > forgetFault { // nothing will show that the target takes notifications again
-			s.Tries, s.Since, s.Fault = 0, time.Time{}, ""
+		if waiting.Val() == 0 && len(fresh) == 0 && r.Now.Sub(s.Last) > forgetFault { // nothing will show that the target takes notifications again
+			s.clearFault()
 		}
 		if waiting.Val() == 0 { // a time beyond now, from before the clock was set back, does not last
 			s.Newest = 0
@@ -437,14 +438,18 @@ func (n notifications) EndAttempt(ctx context.Context, token int64, a Attempt) e
 func (s *TargetState) noteAnswer(d Delivery) {
 	switch d.Result {
 	case DeliverySent:
-		s.Tries, s.Since, s.Fault = 0, time.Time{}, ""
+		s.clearFault()
 	case DeliveryDropped, DeliveryExpired:
 	default:
-		s.Tries, s.Fault = s.Tries+1, cutText(d.Answer)
+		s.Tries, s.Last, s.Fault = s.Tries+1, d.At, cutText(d.Answer)
 		if s.Since.IsZero() {
 			s.Since = d.At
 		}
 	}
+}
+
+func (s *TargetState) clearFault() {
+	s.Tries, s.Since, s.Last, s.Fault = 0, time.Time{}, time.Time{}, ""
 }
 
 func idsOf(list []Notification) (ids []string) {

@@ -313,6 +313,23 @@ func TestFaultIsForgotten(t *testing.T) {
 	})
 }
 
+// TestFaultLasts while the target refuses everything, although nothing waits between two events.
+func TestFaultLasts(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		b.refused, b.refusal = "a", notify.Result{Verdict: notify.Never, Answer: "400"}
+		defer b.lead(1)()
+		for n := range 12 {
+			b.record("a", fmt.Sprint(n), journal.OutcomeFailed)
+			for range 5 {
+				time.Sleep(2 * time.Minute)
+				if s := b.state(); s.Fault == "" || s.Tries != n+1 {
+					b.Errorf("event %d: %+v", n, s)
+				}
+			}
+		}
+	})
+}
+
 // TestRemovedTarget warns of what waits for a target without a configuration, and counts it when it is dropped.
 func TestRemovedTarget(t *testing.T) {
 	inBench(t, 0, func(b *bench) {
