@@ -412,6 +412,9 @@ type Attempt struct {
 func (n notifications) EndAttempt(ctx context.Context, token int64, a Attempt) error {
 	d, ids := a.Delivery, idsOf(a.Notifications)
 	err := n.changeTarget(ctx, d.Target, token, func(ctx context.Context, _ *redis.Tx, s *TargetState) (func(redis.Pipeliner), error) {
+		if len(s.Attempt) > 0 && !slices.Equal(s.Attempt, ids) { // the leader before has died, and this event ended without an attempt
+			s.noteUnknown(s.Attempt, true)
+		}
 		s.Attempt, s.Next, d.Tries = nil, a.Next, s.Tries+1
 		s.noteAnswer(d)
 		if a.Unsure {

@@ -191,6 +191,11 @@ func queues(s *suite) {
 	if err != nil || len(log) != 2 || !log[0].Repeated || !log[1].Repeated || log[0].Count != 1 {
 		s.Errorf("%v, log %+v", err, log)
 	}
+	s.queue(j, 5, s.now, "d", "e")
+	_, list = s.waiting(j, "c", "d", "e")
+	begin(list[:2]...)                           // the leader dies
+	end(journal.DeliveryExpired, false, list[2]) // without an attempt
+	again("[c d]")
 }
 
 // queuesHaveOneLeader checks that a leader that was replaced changes nothing.
