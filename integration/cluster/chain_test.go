@@ -11,6 +11,9 @@ import (
 )
 
 const chainOfTwo = `
+[history]
+runs = 1000
+
 [replica]
 labels = { zone = "${ZONE:-a}" }
 

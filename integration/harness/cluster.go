@@ -53,9 +53,6 @@ func NewClusterAt(t *testing.T, url, config string) *Cluster {
 func ClusterOn(t *testing.T, url string, client *redis.Client, namespace, config string) *Cluster {
 	t.Helper()
 	c := &Cluster{Chronicle: newChronicle(t), Namespace: namespace, Client: client, URL: url}
-	if !strings.Contains(config, "[history]") { // a slow machine may need minutes for a test whose jobs run each second
-		config += "\n[history]\nruns = 1000\n"
-	}
 	c.Config = fmt.Sprintf("%s\n[defaults.env]\nSCRIBE = %q\nSCRIBE_FILE = %q\nSCRIBE_REDIS = %q\n", config,
 		Absolute(t, Program(t, ScribeProgram)), c.Chronicle.Path, client.Options().Addr)
 	c.Path = filepath.Join(t.TempDir(), "jobs.toml")

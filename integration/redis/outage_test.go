@@ -18,6 +18,9 @@ func TestRedisAwayForAWhile(t *testing.T) {
 	const outage = 4 * time.Second
 	s := harness.StartRedis(t, harness.RedisOpts{Persist: true})
 	c := harness.NewClusterOn(t, s, `
+[history]
+runs = 1000
+
 [defaults]
 schedule = "* * * * * *"
 command = 'exec "$SCRIBE"'

@@ -88,6 +88,9 @@ func TestIsolatedMaster(t *testing.T) {
 acked_replicas = 1
 ack_timeout = "200ms"
 
+[history]
+runs = 1000
+
 [defaults]
 schedule = "* * * * * *"
 command = 'exec "$SCRIBE"'

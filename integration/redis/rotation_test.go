@@ -13,6 +13,9 @@ import (
 )
 
 const rotationJobs = `
+[history]
+runs = 1000
+
 [jobs.quick]
 schedule = "* * * * * *"
 command = 'exec "$SCRIBE"'

@@ -12,6 +12,9 @@ import (
 
 // everyTick are short jobs whose ticks may be late, and a long one whose lease outlasts a failover.
 const everyTick = `
+[history]
+runs = 1000
+
 [defaults]
 schedule = "* * * * * *"
 command = 'exec "$SCRIBE"'
