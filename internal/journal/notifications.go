@@ -57,7 +57,8 @@ type Notification struct {
 	Opens   string    `json:"-"`
 	OpensAt time.Time `json:"-"`
 
-	text string
+	text  string
+	score float64 // its place in the queue
 }
 
 func (n *Notification) findFault() string {
@@ -317,17 +318,20 @@ func (r targetReply) decode() (s TargetState, err error) {
 	return s, nil
 }
 
-// Notifications returns the state of a target, and at most most notifications in its queue, after the first skip of them. Damaged entries of the queue are
-// removed.
-func (n notifications) Notifications(ctx context.Context, target string, skip, most int) (s TargetState, waiting []Notification, err error) {
+// Notifications returns the state of a target, and at most most notifications in its queue: those after a notification, or the first ones after the zero
+// Notification. So what leaves the queue between two calls hides nothing. Damaged entries of the queue are removed.
+func (n notifications) Notifications(ctx context.Context, target string, after Notification, most int) (s TargetState, waiting []Notification, err error) {
 	ctx, cancel := n.withTimeout(ctx)
 	defer cancel()
 	var reply targetReply
 	var found *redis.ZSliceCmd
-	queue := n.jobKey(target, "notify-queue")
+	queue, page := n.jobKey(target, "notify-queue"), redis.ZRangeBy{Min: "-inf", Max: "+inf", Count: int64(most)}
+	if after.score > 0 {
+		page.Min = "(" + formatNumber(int64(after.score))
+	}
 	cmds, err := n.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		reply = queueTarget(ctx, n.namespace, p, target)
-		found = p.ZRangeWithScores(ctx, queue, int64(skip), int64(skip+most-1))
+		found = p.ZRangeByScoreWithScores(ctx, queue, &page)
 		return nil
 	})
 	if err = allErrors(ctx, cmds, err); err == nil {
@@ -337,7 +341,7 @@ func (n notifications) Notifications(ctx context.Context, target string, skip, m
 		return s, nil, fmt.Errorf("read the notifications for %s: %w", target, err)
 	}
 	for _, z := range found.Val() {
-		one := Notification{text: memberOf(z)}
+		one := Notification{text: memberOf(z), score: z.Score}
 		if json.Unmarshal([]byte(one.text), &one) == nil && one.findFault() == "" {
 			waiting = append(waiting, one)
 		} else {

@@ -118,7 +118,7 @@ func (s *suite) queue(j *journal.Journal, token int64, now time.Time, ids ...str
 // waiting compares the ids in the queue.
 func (s *suite) waiting(j *journal.Journal, want ...string) (journal.TargetState, []journal.Notification) {
 	s.Helper()
-	state, list, err := j.Notifications(s.ctx, "ops", 0, 100)
+	state, list, err := j.Notifications(s.ctx, "ops", journal.Notification{}, 100)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func queues(s *suite) {
 	s.queue(j, 5, s.now.Add(-time.Hour), "c", "a") // a clock that was set back does not change the order
 	_, list := s.waiting(j, "b", "a", "c")
 
-	if _, rest, err := j.Notifications(s.ctx, "ops", 1, 1); err != nil || len(rest) != 1 || rest[0].ID != "a" {
+	if _, rest, err := j.Notifications(s.ctx, "ops", list[0], 1); err != nil || len(rest) != 1 || rest[0].ID != "a" {
 		s.Errorf("%v, the second one: %+v", err, rest)
 	}
 	begin := func(which ...journal.Notification) {
@@ -151,7 +151,7 @@ func queues(s *suite) {
 	}
 	again := func(want ...string) {
 		s.Helper()
-		state, _, err := j.Notifications(s.ctx, "ops", 0, 1)
+		state, _, err := j.Notifications(s.ctx, "ops", journal.Notification{}, 1)
 		if got := fmt.Sprint(state.Again); err != nil || got != fmt.Sprint(want) {
 			s.Errorf("%v, again %v, want %v", err, got, want)
 		}
@@ -196,6 +196,12 @@ func queues(s *suite) {
 	begin(list[:2]...)                           // the leader dies
 	end(journal.DeliveryExpired, false, list[2]) // without an attempt
 	again("[c d]")
+	s.queue(j, 5, s.now, "f")
+	begin(list[0])
+	end(journal.DeliverySent, false, list[0])
+	if _, rest, err := j.Notifications(s.ctx, "ops", list[1], 2); err != nil || len(rest) != 1 || rest[0].ID != "f" {
+		s.Errorf("%v, the rest of a queue whose first one has gone: %+v", err, rest)
+	}
 }
 
 // queuesHaveOneLeader checks that a leader that was replaced changes nothing.
@@ -228,7 +234,7 @@ func queuesAreBounded(s *suite) {
 	if dropped := s.queue(j, 1, s.now.Add(time.Hour), "x", "y"); dropped != 2 {
 		s.Errorf("%d dropped", dropped)
 	}
-	state, list, err := j.Notifications(s.ctx, "ops", 0, 1)
+	state, list, err := j.Notifications(s.ctx, "ops", journal.Notification{}, 1)
 	if err != nil || list[0].ID != "2" || state.Waiting != journal.MaxNotifications || state.Dropped != 2 {
 		s.Errorf("%v, %+v, %+v", err, state, list)
 	}
@@ -267,13 +273,13 @@ func openProblems(s *suite) {
 	s.queue(j, 1, s.now, "a")
 	s.client.ZAdd(s.ctx, s.key("ops", "notify-queue"), redis.Z{Score: 1, Member: "junk"})
 	s.client.Set(s.ctx, s.key("ops", "notify-state"), "junk", 0)
-	if _, list, err := j.Notifications(s.ctx, "ops", 0, 10); err != nil || len(list) != 1 {
+	if _, list, err := j.Notifications(s.ctx, "ops", journal.Notification{}, 10); err != nil || len(list) != 1 {
 		s.Errorf("with damage: %v, %v", err, list)
 	}
 	s.queue(j, 1, s.now, "b")
 	s.waiting(j, "a", "b")
 	s.client.Set(s.ctx, s.key("ops", "notify-queue"), "junk", 0)
-	if _, _, err := j.Notifications(s.ctx, "ops", 0, 10); !errors.Is(err, journal.ErrCorrupt) || !strings.Contains(err.Error(), "ops") {
+	if _, _, err := j.Notifications(s.ctx, "ops", journal.Notification{}, 10); !errors.Is(err, journal.ErrCorrupt) || !strings.Contains(err.Error(), "ops") {
 		s.Errorf("a foreign key: %v", err)
 	}
 }

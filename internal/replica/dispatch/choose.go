@@ -37,16 +37,16 @@ type selection struct {
 // readNext reads the queue until it finds something that may be sent.
 func (t *target) readNext(ctx context.Context, cfg config.Notify, sender notify.Sender, now time.Time) (state journal.TargetState, s selection, err error) {
 	s.byJob, s.wait = isPacedByJob(cfg) || sender.IsByJob(ctx), longestPause
-	for skip := 0; ; skip += maxRead {
+	for last := (journal.Notification{}); ; {
 		var waiting []journal.Notification
-		state, waiting, err = t.Journal.Notifications(ctx, t.name, skip, maxRead)
+		state, waiting, err = t.Journal.Notifications(ctx, t.name, last, maxRead)
 		if err != nil {
 			return state, s, err //nolint:wrapcheck // the error names the operation
 		}
 		if state.Next.Sub(now) > max(maxRetryAfter, cfg.GroupWait) {
 			state.Next = now // the clock of Redis was set back
 		}
-		if skip == 0 && len(waiting) < maxRead {
+		if last.ID == "" && len(waiting) < maxRead {
 			t.forgetGone(waiting, now)
 		}
 		next := t.chooseNext(cfg, s.byJob, state, waiting, now)
@@ -54,6 +54,7 @@ func (t *target) readNext(ctx context.Context, cfg config.Notify, sender notify.
 		if len(s.chosen) > 0 || len(waiting) < maxRead || state.Next.After(now) {
 			return state, s, nil
 		}
+		last = waiting[len(waiting)-1]
 	}
 }
 

@@ -159,7 +159,7 @@ func describeAll(events []notify.Event) string {
 
 func (b *bench) state() journal.TargetState {
 	b.Helper()
-	s, _, err := b.journal.Notifications(b.Context(), "ops", 0, 1)
+	s, _, err := b.journal.Notifications(b.Context(), "ops", journal.Notification{}, 1)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -419,7 +419,7 @@ func TestEndBeforeItsFailures(t *testing.T) {
 			if err := d.compareProblems(b.Context(), b.cfg); err != nil {
 				b.Fatal(err)
 			}
-			_, waiting, err := b.journal.Notifications(b.Context(), "ops", 0, 10)
+			_, waiting, err := b.journal.Notifications(b.Context(), "ops", journal.Notification{}, 10)
 			if err != nil {
 				b.Fatal(err)
 			}
