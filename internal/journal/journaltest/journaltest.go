@@ -91,6 +91,7 @@ func testsOfTheRest() map[string]func(*suite) {
 		"queues of notifications":        queues,
 		"queues have one leader":         queuesHaveOneLeader,
 		"queues are bounded":             queuesAreBounded,
+		"queues are read by place":       queuesAreReadByPlace,
 		"open problems":                  openProblems,
 		"format":                         format,
 		"secret of sessions":             sessionSecrets,
