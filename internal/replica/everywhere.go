@@ -45,7 +45,8 @@ type fleet struct {
 	again   atomic.Bool                            // the pauses of this replica's instances must be taken over again
 }
 
-// A fleetMember is a replica of the fleet. jobs has the digests of its jobs, by name; a digest may be longer than those of [config.Config.JobDigests].
+// A fleetMember is a replica of the fleet. jobs maps the names of its jobs to their digests, or at least to the first digits that
+// [config.Config.JobDigests] returns.
 type fleetMember struct{ labels, jobs map[string]string }
 
 // hasJob reports whether the replica has the job with this digest. Otherwise the others must not record the ticks of its instance: during a roll-out it may lack
@@ -72,8 +73,12 @@ func (f *fleet) updateMembers(ctx context.Context, self journal.Replica, up []jo
 	if f.known == nil {
 		f.known, f.absent = map[string]fleetMember{}, map[string]int{}
 	}
-	found, needed := map[string]bool{}, len(f.jobs()) > 0
-	jobs := f.readJobs(ctx, self, up)
+	own := f.jobs()
+	found, needed := map[string]bool{}, len(own) > 0
+	jobs := map[string]map[string]string{}
+	if needed {
+		jobs = f.readJobs(ctx, own, self, up)
+	}
 	for _, e := range append(slices.Clip(up), self) {
 		found[e.Name], f.known[e.Name] = true, fleetMember{e.Labels, jobs[e.ConfigDigest]}
 	}
@@ -108,13 +113,12 @@ func (f *fleet) updateMembers(ctx context.Context, self journal.Replica, up []jo
 	}
 }
 
-// readJobs returns the digests of the jobs of each configuration that a registered replica has, by the digest of the configuration. A configuration that its
-// replica has not published yet is missing.
-func (f *fleet) readJobs(ctx context.Context, self journal.Replica, up []journal.Replica) map[string]map[string]string {
+// readJobs returns the digests of the jobs of each configuration that a registered replica has, by the digest of the configuration. own has those of this
+// replica. A configuration that its replica has not published yet is missing.
+func (f *fleet) readJobs(ctx context.Context, own map[string]string, self journal.Replica, up []journal.Replica) map[string]map[string]string {
 	var others []string
-	own := f.jobs()
 	for _, e := range up {
-		if e.ConfigDigest != self.ConfigDigest && len(own) > 0 {
+		if e.ConfigDigest != self.ConfigDigest {
 			others = append(others, e.ConfigDigest)
 		}
 	}
@@ -149,8 +153,12 @@ func (f *fleet) chooseMembers() map[string]fleetMember {
 	return chosen
 }
 
-// instancesOf returns a configuration with the instances of the members that have the same jobs, and all instances of this replica.
+// instancesOf returns a configuration with the instances of the members that have the same jobs, and all instances of this replica. It returns a configuration
+// without such jobs as it is, and never changes cfg, which may be in use.
 func (f *fleet) instancesOf(cfg *config.Config) *config.Config {
+	if len(cfg.Everywhere()) == 0 {
+		return cfg
+	}
 	members, labels := map[string]fleetMember{}, map[string]map[string]string{}
 	if known := f.members.Load(); known != nil {
 		members = *known
@@ -159,7 +167,7 @@ func (f *fleet) instancesOf(cfg *config.Config) *config.Config {
 		labels[name] = m.labels
 	}
 	to, digests := cfg.ForReplicas(labels), cfg.JobDigests()
-	to.Jobs = slices.DeleteFunc(slices.Clone(to.Jobs), func(j config.Job) bool {
+	to.Jobs = slices.DeleteFunc(to.Jobs, func(j config.Job) bool {
 		return j.Of != "" && j.On != f.self && (!journal.IsJobName(j.Name) || !members[j.On].hasJob(j.Of, digests[j.Of]))
 	})
 	return to
@@ -227,7 +235,11 @@ func checkInstanceNames(cfg *config.Config, replica string) error {
 // the instance is left out until the next reading of the registry.
 func (r *Replica) withInstances(ctx context.Context, cfg *config.Config) *config.Config {
 	fleet := r.reloader.fleet
-	to, used, again := fleet.instancesOf(cfg), r.cfg.Load(), fleet.again.Swap(false)
+	to, used := fleet.instancesOf(cfg), r.cfg.Load()
+	if to == cfg {
+		return cfg
+	}
+	again := fleet.again.Swap(false)
 	ctx, cancel := context.WithTimeout(ctx, cluster.RegisterEvery) // for all pauses together, because file changes wait meanwhile
 	defer cancel()
 	to.Jobs = slices.DeleteFunc(to.Jobs, func(j config.Job) bool {

@@ -347,3 +347,16 @@ func TestReloaderAppliesInstances(t *testing.T) {
 		t.Errorf("%d, %d, %d jobs differ from those of the file", added, changed, removed)
 	}
 }
+
+// A configuration without jobs that run on every replica is in use elsewhere, so it stays as it is.
+func TestOtherConfigurationsStay(t *testing.T) {
+	t.Parallel()
+	_, conn, j := redistest.StartJournal(t)
+	cfg := loadConfig(t, "[jobs.a]\nschedule = \"@hourly\"\ncommand = \"true\"\n")
+	r := joiner(t, conn, j, cfg)
+	done := make(chan bool)
+	go func() { done <- len(cfg.Jobs) == 1 }()
+	if got := r.withInstances(t.Context(), cfg); got != cfg || !<-done {
+		t.Errorf("%+v", got.Jobs)
+	}
+}
