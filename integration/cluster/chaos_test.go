@@ -179,7 +179,7 @@ func (d *due) checkExcused(t *testing.T, job string, tick int64, r harness.PastR
 			return
 		}
 	case "skipped overlap", "missed slots":
-		const margin = time.Second // jitter, the time to claim, and that of a release
+		const margin = time.Second // jitter, a claim and a release take less
 		held := func(from, to time.Time) bool { return !at.Before(from.Add(-margin)) && !at.After(to.Add(margin)) }
 		dead := slices.ContainsFunc(d.kills, func(k kill) bool { return held(k.from, k.to.Add(leaseOfDead)) })
 		alive := slices.ContainsFunc(history, func(o harness.PastRun) bool {

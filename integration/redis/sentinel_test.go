@@ -187,7 +187,7 @@ func wasLost(outcomes []harness.PastRun) bool {
 
 // heldBy returns whether a run of an earlier tick was about in the slot of a job when a tick was due.
 func heldBy(history []harness.PastRun, tick int64) bool {
-	const margin = 2 * time.Second // the time to claim, and that of a release, on a slow machine
+	const margin = 2 * time.Second // a claim or a release takes less on a slow machine
 	at := time.Unix(tick, 0)
 	return slices.ContainsFunc(history, func(o harness.PastRun) bool {
 		return o.Tick.Before(at) && !o.Started.IsZero() && !at.Before(o.Started.Add(-margin)) && (o.Finished.IsZero() || !at.After(o.Finished.Add(margin)))

@@ -220,7 +220,7 @@ func TestSchedulesWithoutACommonTick(t *testing.T) {
 }
 
 // TestSlowWhileTicksAreSkipped: a run that hangs stays slow, however many ticks are skipped meanwhile, and whatever number of records a status is asked for. The
-// ticks push the earlier runs out of the history. More runs in progress than a status lists hide none of them.
+// ticks push the earlier runs out of the history. The slow run is found also if more runs are in progress than a status lists.
 func TestSlowWhileTicksAreSkipped(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -96,7 +96,7 @@ func (f *corpusFile) name() string {
 	return f.path
 }
 
-// TestCorpusWithoutFlags imports the crontabs without --system. None of them is read in the other format: it is right, or refused as a whole.
+// TestCorpusWithoutFlags imports the crontabs without --system. Each crontab is read in its own format, or refused as a whole.
 func TestCorpusWithoutFlags(t *testing.T) {
 	t.Parallel()
 	right, refused := 0, 0

@@ -81,7 +81,7 @@
 //	a job                               800, and 500 with ten successes
 //	the streak of a job that fails      11,000, 35,000 if the job's name has more than 44 bytes
 //
-// With the defaults and one replica, 1,000 jobs take at most 1,000 x (1,300 + 51 x 500) bytes = 26 MiB without output, while none of them fails.
+// With the defaults and one replica, 1,000 jobs take at most 1,000 x (1,300 + 51 x 500) bytes = 26 MiB without output, as long as no job fails.
 package journal
 
 import (

@@ -227,7 +227,7 @@ func (n notifications) freshNotifications(ctx context.Context, tx *redis.Tx, r Q
 	return fresh, nil
 }
 
-// queueOpen closes problems, and then opens those of fresh notifications. A problem that is open keeps its time, which is the time of the first failure. An event
+// queueOpen closes problems, and then opens the problems of new notifications. An open problem keeps the time of its first failure. An event
 // that was queued before opens nothing: its end may have been queued, too.
 func (n notifications) queueOpen(ctx context.Context, p redis.Pipeliner, r QueueRequest, fresh []Notification) {
 	open := n.jobKey(r.Target, "notify-open")

@@ -284,7 +284,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestWebhookListsAllEvents sends large events, and leaves none of them out. A message with several jobs is not sent to the address of one job.
+// TestWebhookListsAllEvents sends large events, and expects every one of them. A message with several jobs is not sent to the address of one job.
 func TestWebhookListsAllEvents(t *testing.T) {
 	t.Parallel()
 	rec := newRecorder(t)

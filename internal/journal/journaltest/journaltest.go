@@ -92,6 +92,7 @@ func testsOfTheRest() map[string]func(*suite) {
 		"queues have one leader":         queuesHaveOneLeader,
 		"queues are bounded":             queuesAreBounded,
 		"queues are read by place":       queuesAreReadByPlace,
+		"interrupted attempts":           queuesKeepInterruptedAttempts,
 		"open problems":                  openProblems,
 		"format":                         format,
 		"secret of sessions":             sessionSecrets,

@@ -132,6 +132,36 @@ func (s *suite) waiting(j *journal.Journal, want ...string) (journal.TargetState
 	return state, list
 }
 
+// attempts makes attempts to send notifications of a queue.
+type attempts struct {
+	s  *suite
+	of *journal.Journal
+}
+
+func (a attempts) begin(which ...journal.Notification) {
+	a.s.Helper()
+	if err := a.of.BeginAttempt(a.s.ctx, "ops", 5, which, a.s.now.Add(time.Second)); err != nil {
+		a.s.Fatal(err)
+	}
+}
+
+func (a attempts) end(result string, unsure bool, which ...journal.Notification) {
+	a.s.Helper()
+	d := journal.Delivery{At: a.s.now, Target: "ops", Events: []string{"failed a"}, Count: len(which), Result: result, Answer: "the answer", Replica: "r", ID: which[0].ID}
+	if err := a.of.EndAttempt(a.s.ctx, 5, journal.Attempt{Delivery: d, Notifications: which, Unsure: unsure, Again: unsure, Next: a.s.now.Add(time.Minute)}); err != nil {
+		a.s.Fatal(err)
+	}
+}
+
+// again compares the ids of the messages that the next attempts must repeat.
+func (a attempts) again(want ...string) {
+	a.s.Helper()
+	state, _, err := a.of.Notifications(a.s.ctx, "ops", journal.Notification{}, 1)
+	if got := fmt.Sprint(state.Again); err != nil || got != fmt.Sprint(want) {
+		a.s.Errorf("%v, again %v, want %v", err, got, want)
+	}
+}
+
 // queues checks that an event is queued once, in order, even if it was sent before, and what the results of attempts change.
 func queues(s *suite) {
 	j := s.journal(journal.Config{})
@@ -143,45 +173,26 @@ func queues(s *suite) {
 	if _, rest, err := j.Notifications(s.ctx, "ops", list[0], 1); err != nil || len(rest) != 1 || rest[0].ID != "a" {
 		s.Errorf("%v, the second one: %+v", err, rest)
 	}
-	begin := func(which ...journal.Notification) {
-		s.Helper()
-		if err := j.BeginAttempt(s.ctx, "ops", 5, which, s.now.Add(time.Second)); err != nil {
-			s.Fatal(err)
-		}
-	}
-	again := func(want ...string) {
-		s.Helper()
-		state, _, err := j.Notifications(s.ctx, "ops", journal.Notification{}, 1)
-		if got := fmt.Sprint(state.Again); err != nil || got != fmt.Sprint(want) {
-			s.Errorf("%v, again %v, want %v", err, got, want)
-		}
-	}
-	end := func(result string, unsure bool, which ...journal.Notification) {
-		s.Helper()
-		d := journal.Delivery{At: s.now, Target: "ops", Events: []string{"failed a"}, Count: len(which), Result: result, Answer: "the answer", Replica: "r", ID: which[0].ID}
-		if err := j.EndAttempt(s.ctx, 5, journal.Attempt{Delivery: d, Notifications: which, Unsure: unsure, Again: unsure, Next: s.now.Add(time.Minute)}); err != nil {
-			s.Fatal(err)
-		}
-	}
-	begin(list[0])
-	begin(list[:2]...) // the leader before died
-	again("[b]")
-	end("", false, list[:2]...)
-	again()
+	try := attempts{s, j}
+	try.begin(list[0])
+	try.begin(list[:2]...) // the leader before died
+	try.again("[b]")
+	try.end("", false, list[:2]...)
+	try.again()
 	if state, _ := s.waiting(j, "b", "a", "c"); state.Tries != 1 || state.Fault != "the answer" || !state.Since.Equal(s.now) || !state.Next.Equal(s.now.Add(time.Minute)) || len(state.Unsure) != 1 {
 		s.Errorf("after a failure: %+v", state)
 	}
-	begin(list[0])
-	end(journal.DeliverySent, false, list[0])
+	try.begin(list[0])
+	try.end(journal.DeliverySent, false, list[0])
 	if err := j.BeginAttempt(s.ctx, "ops", 5, list[:2], s.now); !errors.Is(err, journal.ErrNotWaiting) {
 		s.Errorf("an attempt with a sent notification: %v", err)
 	}
-	begin(list[1:]...)
-	end("", true, list[1:]...)
-	again("[a c]")
-	begin(list[1])
-	end(journal.DeliveryRefused, false, list[1])
-	again()
+	try.begin(list[1:]...)
+	try.end("", true, list[1:]...)
+	try.again("[a c]")
+	try.begin(list[1])
+	try.end(journal.DeliveryRefused, false, list[1])
+	try.again()
 	s.queue(j, 5, s.now, "b", "a") // as if the leader had died before it cleared the outbox
 	state, _ := s.waiting(j, "c")
 	if state.Sent != 1 || state.Refused != 1 || state.Repeated != 2 || len(state.Unsure) != 1 || state.Tries != 2 || state.Attempt != nil {
@@ -191,11 +202,17 @@ func queues(s *suite) {
 	if err != nil || len(log) != 2 || !log[0].Repeated || !log[1].Repeated || log[0].Count != 1 {
 		s.Errorf("%v, log %+v", err, log)
 	}
-	s.queue(j, 5, s.now, "d", "e")
-	_, list = s.waiting(j, "c", "d", "e")
-	begin(list[:2]...)                           // the leader dies
-	end(journal.DeliveryExpired, false, list[2]) // without an attempt
-	again("[c d]")
+}
+
+// queuesKeepInterruptedAttempts checks that an event that expires without an attempt changes nothing about an attempt that a leader has begun before its death.
+func queuesKeepInterruptedAttempts(s *suite) {
+	j := s.journal(journal.Config{})
+	s.queue(j, 5, s.now, "c", "d", "e")
+	_, list := s.waiting(j, "c", "d", "e")
+	try := attempts{s, j}
+	try.begin(list[:2]...)
+	try.end(journal.DeliveryExpired, false, list[2])
+	try.again("[c d]")
 }
 
 // queuesAreReadByPlace checks that a page has what follows the page before, although something has left the queue meanwhile.
@@ -203,14 +220,9 @@ func queuesAreReadByPlace(s *suite) {
 	j := s.journal(journal.Config{})
 	s.queue(j, 5, s.now, "a", "b", "c")
 	_, list := s.waiting(j, "a", "b", "c")
-	sent := journal.Delivery{At: s.now, Target: "ops", Events: []string{"failed a"}, Count: 1, Result: journal.DeliverySent, Replica: "r", ID: "a"}
-	err := j.BeginAttempt(s.ctx, "ops", 5, list[:1], s.now)
-	if err == nil {
-		err = j.EndAttempt(s.ctx, 5, journal.Attempt{Delivery: sent, Notifications: list[:1], Next: s.now})
-	}
-	if err != nil {
-		s.Fatal(err)
-	}
+	try := attempts{s, j}
+	try.begin(list[0])
+	try.end(journal.DeliverySent, false, list[0])
 	if _, rest, err := j.Notifications(s.ctx, "ops", list[1], 2); err != nil || len(rest) != 1 || rest[0].ID != "c" {
 		s.Errorf("%v, the rest of a queue whose first one has gone: %+v", err, rest)
 	}

@@ -192,7 +192,7 @@ func (t *target) forgetFailure(job string) {
 // the group from an attempt before, `later` counts as an attempt without an answer.
 func (t *target) splitGroup(a *attempt, v notify.Verdict) bool {
 	size, unsure := len(a.Notifications), v == notify.Unknown || a.isRepeated()
-	if a.byJob { // the number of events in a message of another job stays; those of this job are sent on their own
+	if a.byJob { // only the events of this job are sent on their own, so messages of other jobs keep their size
 		return v == notify.Never || !unsure || t.failed[a.Notifications[0].Job].count >= splitUnknown
 	}
 	switch {

@@ -540,7 +540,7 @@ func TestEventThatIsNeverTaken(t *testing.T) {
 	})
 }
 
-// TestEventThatIsNeverTakenInAGroup holds up its own job only, and loses none of the others. When the target takes all events again, they are grouped again.
+// TestEventThatIsNeverTakenInAGroup holds up only its own job, and the events of the other jobs are sent. When the target takes all events again, they are grouped again.
 func TestEventThatIsNeverTakenInAGroup(t *testing.T) {
 	for name, verdict := range map[string]notify.Verdict{"later": notify.Later, "never": notify.Never, "unknown": notify.Unknown} {
 		t.Run(name, func(t *testing.T) {
@@ -943,7 +943,7 @@ func TestLimitOfOneCheck(t *testing.T) {
 	}
 }
 
-// TestClockIsSetBack sends at once what would have to wait until the time before.
+// TestClockIsSetBack sends an event at once, although the time of the next message was computed while the clock was ahead.
 func TestClockIsSetBack(t *testing.T) {
 	inBench(t, 0, func(b *bench) {
 		back := time.Duration(0)
