@@ -130,7 +130,7 @@ func (s *suite) journal(cfg journal.Config) *journal.Journal {
 	s.Helper()
 	cfg.Redis = s.client
 	cfg.Namespace = cmp.Or(cfg.Namespace, s.namespace)
-	cfg.Timeout = 20 * time.Second // the machine may be slow
+	cfg.Timeout = time.Minute // the machine may be slow
 	j, err := journal.New(cfg)
 	if err != nil {
 		s.Fatal(err)

@@ -50,12 +50,10 @@ func TestReplicasAndRedisAreShown(t *testing.T) {
 	s := newSite(t, "")
 	now := time.Now()
 	for name, left := range map[string]int64{"late": 9_100, "prompt": 20_100} {
-		_, err := s.journal.Register(t.Context(), journal.Replica{ID: name + "-abcdefgh", Name: name, Version: "v1", Started: now, Seen: now, ConfigDigest: "a", Running: 3, MaxRunning: 8,
-			LeaseMargin: &journal.LeaseMargin{LeftMS: left, LeaseMS: 30_000}}, time.Minute)
-		s.must(err)
+		s.register(journal.Replica{ID: name + "-abcdefgh", Name: name, Version: "v1", Started: now, ConfigDigest: "a", Running: 3, MaxRunning: 8,
+			LeaseMargin: &journal.LeaseMargin{LeftMS: left, LeaseMS: 30_000}})
 	}
-	_, err := s.journal.Register(t.Context(), journal.Replica{ID: "old-abcdefgh", Name: "old", Version: "v0", Started: now, Seen: now, ConfigDigest: "a", Running: 7}, time.Minute)
-	s.must(err)
+	s.register(journal.Replica{ID: "old-abcdefgh", Name: "old", Version: "v0", Started: now, ConfigDigest: "a", Running: 7})
 	s.shows("/cluster", "3 of 8", `<td class="num wrapless">20.1s of 30s</td>`, `</span> 9.1s of 30s</td>`, `<td class="num wrapless">7</td>`, `<td class="num wrapless">–</td>`,
 		`<div class="verdict warn">`, "An embedded server: its limits", "end with it.")
 	s.shows("/", "replica late renewed the lease of a job with only 9.1s of 30s left")

@@ -178,7 +178,7 @@ func TestFailuresStandAboveTheDrawing(t *testing.T) {
 			list = append(list, record(fmt.Sprint("load-", n), fmt.Sprint(i), "ok", time.Duration(i)*time.Second))
 		}
 	}
-	s.must(s.journal.Record(t.Context(), list))
+	s.record(list)
 	s.shows("/timeline?span=24h", "What went wrong in this window", `<a href="/jobs/night">`, `class="gantt"`)
 	body := s.get("/timeline?span=24h").Body.String()
 	if strings.Index(body, `href="/jobs/night"`) > strings.Index(body, `class="gantt"`) || strings.Contains(body, `href="/jobs/week"`) {
@@ -188,7 +188,7 @@ func TestFailuresStandAboveTheDrawing(t *testing.T) {
 	for i := range 99 {
 		list = append(list, record("bad-1", fmt.Sprint(i), "failed", time.Minute), record("bad-2", fmt.Sprint(i), "timeout", time.Minute), record("bad-3", fmt.Sprint(i), "missed", time.Minute))
 	}
-	s.must(s.journal.Record(t.Context(), list))
+	s.record(list)
 	s.shows("/timeline?span=1h", "<summary>190 more</summary>", "97 older ones are not listed")
 	s.shows("/timeline?span=1h&q=bad-1", "<summary>89 more</summary>")
 }
