@@ -308,10 +308,10 @@ type exitMeaning struct {
 // exitCodes returns all exit codes in numerical order.
 func exitCodes() []exitMeaning {
 	return []exitMeaning{
-		{0, "done", "`run`: drained, also when jobs had to be stopped at the end of the drain."},
-		{exitFailed, "failed", "What was asked for did not work; the reason is on stderr. `run`: also after a forced end. `doctor`: a promise does not hold."},
-		{exitUsage, "wrong usage or faulty configuration", "`check`: there are faults. All others: also where the data in Redis is of a newer version, or the machine can't do what a job asks for."},
-		{exitUnavailable, "Redis can't be reached", "Also where it refuses the credentials or a right; the message says which. `notify test`: the target did not take the event now."},
+		{0, "done", "`run`: drained, even if jobs had to be stopped."},
+		{exitFailed, "failed", "The reason is on stderr. `run`: also after a forced end. `doctor`: a promise does not hold."},
+		{exitUsage, "wrong usage or faulty configuration", "Also if the data in Redis has a newer format, or the machine can't do what a job asks for."},
+		{exitUnavailable, "Redis can't be reached", "Also if it refuses the credentials or a right; the message says which. `notify test`: the target did not take the event now."},
 		{exitNotAcquired, "not acquired in time", "`lock` (`-E` changes it) and `exec`: all slots are held. `trigger --wait`: the run was skipped or missed."},
 		{exitLeaseLost, "lease lost", "`lock`: the lease was lost, and the command was killed."},
 		{exitStale, "stale token", "`fence`: a greater token was there before; it is printed."},

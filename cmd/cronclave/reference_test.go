@@ -37,7 +37,7 @@ func TestReference(t *testing.T) {
 	testtier.SyncPage(t, "configuration.md", "cronclave", parts, *update)
 }
 
-// entry is a row of a table: a word of the code, and its meaning.
+// entry is a row of a table: a word of the code, or several with blanks between them, and the meaning.
 type entry struct{ word, meaning string }
 
 func meaningRows(of []entry) (rows [][]string) {
@@ -49,7 +49,7 @@ func meaningRows(of []entry) (rows [][]string) {
 
 func words(of []entry) (all []string) {
 	for _, e := range of {
-		all = append(all, e.word)
+		all = append(all, strings.Fields(e.word)...)
 	}
 	return all
 }
@@ -226,13 +226,13 @@ type readVariable struct{ name, doc string }
 
 func readVariables() []readVariable {
 	return []readVariable{
-		{envConfig, "The configuration, where no `-c` names one."},
-		{envRedis, "The URL of Redis, where no `--redis` names one; in the place of `[redis].url` and `quorum`. It may hold a password."},
-		{envClockOffset, "`run`: a duration that is added to the replica's clock, to rehearse with wrong clocks."},
-		{envRunID, "Set for a job's command. A cronclave process with it leaves its environment readable for the same user, so that the replica finds it, unless `" + envRedis + "` is set."},
+		{envConfig, "The configuration, unless `-c` names one."},
+		{envRedis, "The URL of Redis, unless `--redis` names one. It replaces `[redis].url` and `quorum`, and may have a password."},
+		{envClockOffset, "`run`: a duration that is added to the replica's clock, for rehearsals."},
+		{envRunID, "Inside a job, a cronclave process leaves its environment readable for the same user, so that the replica finds it, unless `" + envRedis + "` is set."},
 		{envNoColor, "If it is set, logs, `demo`, `status` and `history` have no colours."},
 		{envTerm, "If it is `dumb`, `demo`, `status` and `history` have no colours."},
-		{envUser, "`trigger` records it, with the name of the host, as the one that asked."},
-		{envGC, "Go's garbage collection. `run` takes 400 where it is not set."},
+		{envUser, "`trigger` records it, with the host, as the user."},
+		{envGC, "Go's garbage collection. `run` uses 400 unless it is set."},
 	}
 }

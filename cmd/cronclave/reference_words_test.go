@@ -31,13 +31,13 @@ var reasons = []reason{
 	{"labels", "missed", "No replica was there that has the labels of the job's `where`."},
 	{"redis", "missed", "Redis did not answer, or could not decide: its data was lost or damaged, or a quorum was split. The record's detail says more."},
 	{"overload", "missed", "The replica was too busy to ask in time, or stood still."},
-	{"late", "missed", "The tick was asked for too late, for a reason that is not known."},
+	{"late", "missed", "The tick was claimed too late; the reason is unknown."},
 	{"slots", "missed", "No slot of the job became free by the deadline."},
 	{"pool", "missed", "No slot of the pool became free by the deadline."},
 	{"capacity", "missed", "No replica had a place for the run (`max_running`, `per_replica`), or could start programs."},
 	{"cannot_start", "missed", "No replica could start the program by the deadline: a mount does not answer, or the program is open for writing. The record's detail names it."},
-	{"user", "canceled", "By `cronclave cancel`. Also of `abandoned`: the replica died before the run was stopped."},
-	{"replaced", "canceled", "In favour of a later tick (`overlap = \"replace\"`). Also of `abandoned`, as above."},
+	{"user", "canceled", "By `cronclave cancel`. Also of `abandoned`, if the replica died first."},
+	{"replaced", "canceled", "By a later tick (`overlap = \"replace\"`). Also of `abandoned`."},
 	{"drain", "canceled", "The replica drained, and the run did not end in time."},
 }
 

@@ -22,7 +22,7 @@ func commandKeys() []schema.Key[draft] {
 		},
 		{
 			Name: "http", Kind: schema.KindTable, Read: readHTTP, Value: httpOf,
-			Doc: "A [request](#http) that the replica sends, instead of a command.",
+			Doc: "A [request](#http) instead of a command.",
 		},
 		schema.Field("shell", schema.KindStrings, func(d *draft) *[]string { return &d.shell }, func(r *schema.Reader, v document.Value) ([]string, bool) {
 			return readArguments(r, v, `a list of strings such as ["/bin/bash", "-eo", "pipefail", "-c"]`)
@@ -232,7 +232,7 @@ func machineKeys() []schema.Key[draft] {
 		schema.Field("nice", schema.KindInteger, func(d *draft) **int { return &d.Nice }, optionalField(readNice), "Scheduling priority; 19 is the lowest.").
 			Allow("-20 to 19").By("the replica's"),
 		schema.Table("limits", func(d *draft) *Limits { return &d.Limits }, limitsKeys(),
-			"[Limits](#limits) of a run with all its processes. Needs a writable cgroup (v2)."),
+			"[Limits](jobs.md#machines-and-limits) of a run with all its processes. Needs a writable cgroup (v2)."),
 	}
 }
 
@@ -274,9 +274,9 @@ const leastMemory = 1 << 20
 func limitsKeys() schema.Section[Limits] {
 	return schema.Section[Limits]{Keys: []schema.Key[Limits]{
 		schema.Field("memory", schema.KindSize, func(l *Limits) *int64 { return &l.Memory }, readMemory,
-			"Memory of all processes of a run. Beyond it, the kernel kills the run.").Allow("1MiB or more").
+			"Memory of all processes of a run.").Allow("1MiB or more").
 			DefaultOf(func(l *Limits) any { return schema.Bytes(l.Memory) }).Optional(),
-		schema.Integer("pids", 1, mostPids, func(l *Limits) *int { return &l.Pids }, "Processes and threads of a run. Beyond it, forks fail.").Optional(),
+		schema.Integer("pids", 1, mostPids, func(l *Limits) *int { return &l.Pids }, "Processes and threads of a run.").Optional(),
 	}}
 }
 

@@ -33,7 +33,7 @@ func httpKeys() schema.Section[HTTP] {
 			Doc: "How many [redirects](jobs.md#redirects) are followed; `true` means 10. Otherwise the redirect is the answer."},
 		writtenKey("proxy", "URL", func(h *HTTP) *Written { return &h.Proxy }, readProxy, "Proxy for the request.").
 			Allow("`http://`, `https://`, `socks5://`, or `\"none\"`").By("by `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of the replica"),
-		schema.Table("tls", func(h *HTTP) *TLS { h.TLS = TLS{}; return &h.TLS }, tlsKeys(), "Certificates, with the keys of [`[redis.tls]`](#redistls), read at each start."),
+		schema.Table("tls", func(h *HTTP) *TLS { h.TLS = TLS{}; return &h.TLS }, tlsKeys(), "Keys as in [`[redis].tls`](#redis), read at each start."),
 	}
 	const afterMethod = 2
 	return schema.Section[HTTP]{Keys: slices.Insert(keys, afterMethod, headerKeys(func(h *HTTP) *HeaderTable { return &h.HeaderTable })...)}

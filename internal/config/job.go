@@ -300,7 +300,7 @@ func aboutKeys() []schema.Key[draft] {
 		schema.Field("notify", schema.KindStrings, func(d *draft) *[]expression { return &d.targets }, jobTargets,
 			"Targets that [learn](notifications.md) of the job's events. An empty list removes the targets of `[defaults]`.").
 			Allow("names of `[notify.NAME]`").ValueOf(func(d *draft) any { return d.Notify }),
-		schema.Table("output", func(d *draft) *Output { return &d.Output }, outputKeys(), "Where the [output](#output) of a run goes."),
+		schema.Table("output", func(d *draft) *Output { return &d.Output }, outputKeys(), "Where the [output](jobs.md#output) of a run goes."),
 	}
 }
 

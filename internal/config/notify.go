@@ -66,7 +66,7 @@ func notifyKeys() schema.Section[Notify] {
 		schema.Duration("timeout", time.Second, 5*time.Minute, func(n *Notify) *time.Duration { return &n.Timeout }, "Time limit of one attempt."),
 		schema.Duration("group_wait", 0, time.Hour, func(n *Notify) *time.Duration { return &n.GroupWait },
 			"After a message, events of this time are sent as one message. Not for pagerduty and ping."),
-		schema.Table("template", func(n *Notify) *Notify { return n }, templateKeys(), "[Title and text](#notifynametemplate) of the message about one event."),
+		schema.Table("template", func(n *Notify) *Notify { return n }, templateKeys(), "Message about one event. One about several events has a fixed form."),
 		schema.Field("from", "mail address", func(n *Notify) *string { return &n.From }, mailAddress, "Sender of a mail."),
 		schema.Field("to", "list of mail addresses", func(n *Notify) *[]string { return &n.To }, mailAddresses, "Recipients of a mail."),
 		schema.Word("service", func(n *Notify) *string { return &n.Service }, "[Service](notifications.md#pings) of a ping.", "healthchecks", "cronitor", "sentry", "kuma").Optional(),
@@ -77,7 +77,7 @@ func notifyKeys() schema.Section[Notify] {
 func templateKeys() schema.Section[Notify] {
 	names := "`{" + strings.Join(NotifyFields(), "}`, `{") + "}`"
 	return schema.Section[Notify]{Keys: []schema.Key[Notify]{
-		schema.Field("title", schema.KindString, func(n *Notify) *string { return &n.Title }, templateText, "Title or subject. May contain "+names+".").By("namespace, job and event"),
+		schema.Field("title", schema.KindString, func(n *Notify) *string { return &n.Title }, templateText, "Title or subject. May contain "+names+". Other braces are literal.").By("namespace, job and event"),
 		schema.Field("text", schema.KindString, func(n *Notify) *string { return &n.Text }, templateText, "Text, with the same names.").By("text, replica, attempt and duration"),
 	}}
 }

@@ -144,10 +144,10 @@ const (
 
 func attemptKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
-		schema.Table("retry", func(d *draft) *Retry { return &d.Retry }, retryKeys(), "[Repeats](#retry) a run that failed or timed out."),
+		schema.Table("retry", func(d *draft) *Retry { return &d.Retry }, retryKeys(), "[Repeats](jobs.md#retry) a run that failed or timed out."),
 		{
 			Name: "recover", Kind: "boolean, or table", Read: readRecover, Default: func(d *draft) any { return d.Recover > 0 }, Value: recoverOf,
-			Doc: "[Repeats](#recover) a tick whose replica died, drained or lost its lease. Needs `per_tick = 1`.",
+			Doc: "[Repeats](jobs.md#recovery) a tick whose replica died, drained or lost its lease. Needs `per_tick = 1`.",
 		},
 	}
 }

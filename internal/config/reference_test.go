@@ -16,23 +16,39 @@ import (
 
 // TestReference compares the tables of docs/configuration.md with the keys of each section. -update writes the tables.
 func TestReference(t *testing.T) {
-	parts := map[string]string{}
+	tables := map[string][][]string{}
 	for _, s := range referenced() {
-		parts[s.name] = testtier.Table(t, []string{"key", "value", "default", "meaning"}, s.rows)
 		for _, row := range s.rows {
 			if row[1] == "" || row[3] == "" {
 				t.Errorf("%s: %s has no kind, or no doc", s.name, row[0])
 			}
 		}
+		if table, inner, nested := strings.Cut(s.name, "."); nested {
+			tables[table] = withInner(tables[table], inner, s.rows)
+		} else {
+			tables[table] = append(tables[table], s.rows...)
+		}
 	}
-	parts["tables"] = testtier.Table(t, []string{"table", "holds"}, tableRows())
+	parts := map[string]string{"tables": strings.Join(tableLinks(), ", ") + ".\n"}
+	for name, rows := range tables {
+		parts[name] = testtier.Table(t, []string{"key", "value", "default", "meaning"}, rows)
+	}
 	testtier.SyncPage(t, "configuration.md", "config", parts, *update)
+}
+
+// withInner returns rows with the rows of an inner table after the row of its key.
+func withInner(rows [][]string, key string, inner [][]string) [][]string {
+	at := slices.IndexFunc(rows, func(row []string) bool { return row[0] == "`"+key+"`" })
+	for _, row := range inner {
+		row[0] = "`" + key + "." + strings.TrimPrefix(row[0], "`")
+	}
+	return slices.Insert(rows, at+1, inner...)
 }
 
 func TestReferenceHasEachJobKey(t *testing.T) {
 	n := 0
 	for _, s := range referenced() {
-		if strings.HasPrefix(s.name, "job ") {
+		if s.ofJob() {
 			n += len(s.rows)
 		}
 	}
@@ -90,10 +106,15 @@ const none = "–"
 
 // keyTable is one table of the reference.
 type keyTable struct {
-	name  string // name of the generated part
+	name  string // name of the generated part, which several may share; for an inner table "part.key"
 	table string // path of the table in a configuration with a job a
 	needs string // other lines that the file requires
 	rows  [][]string
+}
+
+// ofJob reports whether the keys are those of a job, and not of a table inside it.
+func (k keyTable) ofJob() bool {
+	return strings.HasPrefix(k.name, "job ") && !strings.Contains(k.name, ".")
 }
 
 // minimalOIDC has the required keys of [server.oidc].
@@ -118,7 +139,7 @@ func referenced() []keyTable {
 		{"history", "history", "", rowsOf(historyKeys().Keys, &top.History)},
 		{"server", "server", "", rowsOf(serverKeys().Keys, &top.Server)},
 		{"server.tls", "server.tls", "", rowsOf(serverTLSKeys().Keys, &top.Server)},
-		{"server.oidc", "server.oidc", minimalOIDC, rowsOf(oidcKeys().Keys, newOIDC())},
+		{"oidc", "server.oidc", minimalOIDC, rowsOf(oidcKeys().Keys, newOIDC())},
 		{"heartbeat", "heartbeat", "heartbeat.url = 'https://hc.example/a'\n", rowsOf(heartbeatKeys().Keys, &top.Heartbeat)},
 		{"traces", "traces", "traces.url = 'http://127.0.0.1:4318/v1/traces'\n", rowsOf(tracesKeys().Keys, &top.Traces)},
 		{"pools", "pools.a", "", rowsOf(poolKeys().Keys, &Pool{})},
@@ -128,22 +149,22 @@ func referenced() []keyTable {
 		{"job tick", "jobs.a", "", rowsOf(tickKeys(), &job)},
 		{"job command", "jobs.a", "", rowsOf(commandKeys(), &job)},
 		{"http", "jobs.a.http", "http.url = 'https://hc.example/a'\n", rowsOf(httpKeys().Keys, newHTTP())},
-		{"job environment", "jobs.a", "", rowsOf(environmentKeys(), &job)},
+		{"job command", "jobs.a", "", rowsOf(environmentKeys(), &job)},
 		{"job machine", "jobs.a", "", rowsOf(machineKeys(), &job)},
+		{"job machine.limits", "jobs.a.limits", "", rowsOf(limitsKeys().Keys, &job.Limits)},
 		{"job slot", "jobs.a", "", rowsOf(slotKeys(), &job)},
 		{"job attempt", "jobs.a", "", rowsOf(attemptKeys(), &job)},
-		{"job stop", "jobs.a", "", rowsOf(stopKeys(), &job)},
+		{"job attempt.retry", "jobs.a.retry", "", rowsOf(retryKeys().Keys, &job.Retry)},
+		{"job attempt.recover", "jobs.a.recover", "recover = {}\n", rowsOf(recoverKeys().Keys, new(int))},
+		{"job attempt", "jobs.a", "", rowsOf(stopKeys(), &job)},
 		{"job expected", "jobs.a", "", rowsOf(expectedKeys(), &job)},
 		{"job about", "jobs.a", "", rowsOf(aboutKeys(), &job)},
-		{"retry", "jobs.a.retry", "", rowsOf(retryKeys().Keys, &job.Retry)},
-		{"recover", "jobs.a.recover", "recover = {}\n", rowsOf(recoverKeys().Keys, new(int))},
-		{"limits", "jobs.a.limits", "", rowsOf(limitsKeys().Keys, &job.Limits)},
-		{"output", "jobs.a.output", "", rowsOf(outputKeys().Keys, &job.Output)},
+		{"job about.output", "jobs.a.output", "", rowsOf(outputKeys().Keys, &job.Output)},
 	}
 }
 
-// tableRows returns the tables of the top level, with links to their sections.
-func tableRows() (rows [][]string) {
+// tableLinks returns the tables of the top level, with links to their sections.
+func tableLinks() (links []string) {
 	for _, k := range tableKeys() {
 		header, anchor := k.Name, k.Name
 		switch k.Name {
@@ -156,9 +177,9 @@ func tableRows() (rows [][]string) {
 		case "pools", "calendars", "notify":
 			anchor += "name"
 		}
-		rows = append(rows, []string{fmt.Sprintf("[`[%s]`](#%s)", header, anchor), k.Doc})
+		links = append(links, fmt.Sprintf("[`[%s]`](#%s)", header, anchor))
 	}
-	return rows
+	return links
 }
 
 // rowsOf returns the rows of keys, with the defaults of an empty file.

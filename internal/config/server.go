@@ -35,7 +35,7 @@ func serverKeys() schema.Section[Server] {
 				"Proxies whose `X-Forwarded-For` is trusted. The client is the last other address in it.").Allow("IP addresses and networks such as `10.0.0.0/8`"),
 			schema.Field("hosts", schema.KindStrings, func(to *Server) *[]string { return &to.Hosts }, readHosts,
 				"Permitted `Host` names, besides `localhost`, IP addresses, and the hosts of `listen`, `url` and `redirect_url`.").Allow("names without scheme and port"),
-			schema.Table("tls", func(to *Server) *Server { return to }, serverTLSKeys(), "[Certificate](#servertls) for HTTPS."),
+			schema.Table("tls", func(to *Server) *Server { return to }, serverTLSKeys(), "Certificate for HTTPS."),
 		},
 	}
 }

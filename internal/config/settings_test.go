@@ -25,7 +25,7 @@ func TestSettingsAreThoseOfTheReference(t *testing.T) {
 		for _, row := range s.rows {
 			name := strings.Trim(row[0], "`")
 			switch {
-			case !strings.HasPrefix(s.name, "job "):
+			case !s.ofJob():
 			case inner[name] != nil:
 				for _, key := range inner[name] {
 					want = append(want, name+"."+key)

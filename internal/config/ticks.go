@@ -32,7 +32,7 @@ func tickKeys() []schema.Key[draft] {
 		schema.Limit("start_deadline", "auto", func(d *draft) *time.Duration { return &d.StartDeadline },
 			"How late a tick may start. `auto`: until the next tick, at most 1h; with `overlap = \"queue\"`, 1h."),
 		schema.Word("catch_up", func(d *draft) *string { return &d.CatchUp },
-			"Which ticks run after their deadline if the reason is down, labels, redis, overload or late.", "none", "latest", "all"),
+			"Which ticks [run after their deadline](jobs.md#catch-up).", "none", "latest", "all"),
 		schema.Duration("catch_up_window", time.Second, schema.AnyLength, func(d *draft) *time.Duration { return &d.CatchUpWindow }, "Maximum age of a tick that is caught up.").ValueOf(caughtUp),
 	}
 }

@@ -69,8 +69,8 @@ func readOnce[T any](read func(*schema.Reader, document.Value) (T, bool)) func(*
 }
 
 func tableKeys() []schema.Key[top] {
-	table := func(name, doc string, read func(*schema.Reader, document.Value, *top)) schema.Key[top] {
-		return schema.Key[top]{Name: name, Kind: schema.KindTable, Doc: doc, Read: func(r *schema.Reader, v document.Value, t *top) {
+	table := func(name string, read func(*schema.Reader, document.Value, *top)) schema.Key[top] {
+		return schema.Key[top]{Name: name, Kind: schema.KindTable, Read: func(r *schema.Reader, v document.Value, t *top) {
 			if _, again := t.tables[name]; !again {
 				t.tables[name] = v
 			}
@@ -78,20 +78,18 @@ func tableKeys() []schema.Key[top] {
 		}}
 	}
 	return []schema.Key[top]{
-		table("redis", "How to reach Redis.", func(r *schema.Reader, v document.Value, t *top) { redisKeys().Read(r, v, &t.Redis) }),
-		table("replica", "Load and drain of a replica.", func(r *schema.Reader, v document.Value, t *top) { replicaKeys().Read(r, v, &t.Replica) }),
-		table("cluster", "The expected cluster.", func(r *schema.Reader, v document.Value, t *top) { clusterSection().Read(r, v, &t.Cluster) }),
-		table("history", "What Redis keeps per job.", func(r *schema.Reader, v document.Value, t *top) { historyKeys().Read(r, v, &t.History) }),
-		table("server", "The HTTP server of a replica.", func(r *schema.Reader, v document.Value, t *top) { serverKeys().Read(r, v, &t.Server) }),
-		table("heartbeat", "A URL that the leader requests, so that a service notices a dead cluster.",
-			func(r *schema.Reader, v document.Value, t *top) { heartbeatKeys().Read(r, v, &t.Heartbeat) }),
-		table("traces", "An OpenTelemetry collector that receives traces of runs.",
-			func(r *schema.Reader, v document.Value, t *top) { tracesKeys().Read(r, v, &t.Traces) }),
-		table("pools", "Semaphores that jobs share.", func(r *schema.Reader, v document.Value, t *top) { readPools(r, v, t.Pools) }),
-		table("calendars", "Days that jobs may except.", func(r *schema.Reader, v document.Value, t *top) { readCalendars(r, v, t.calendars) }),
-		table("notify", "Targets of [notifications](notifications.md).", func(r *schema.Reader, v document.Value, t *top) { readNotify(r, v, t) }),
-		table("defaults", "Keys of all jobs.", func(_ *schema.Reader, v document.Value, t *top) { t.defaults = append(t.defaults, v) }),
-		table("jobs", "The jobs.", func(r *schema.Reader, v document.Value, t *top) {
+		table("redis", func(r *schema.Reader, v document.Value, t *top) { redisKeys().Read(r, v, &t.Redis) }),
+		table("replica", func(r *schema.Reader, v document.Value, t *top) { replicaKeys().Read(r, v, &t.Replica) }),
+		table("cluster", func(r *schema.Reader, v document.Value, t *top) { clusterSection().Read(r, v, &t.Cluster) }),
+		table("history", func(r *schema.Reader, v document.Value, t *top) { historyKeys().Read(r, v, &t.History) }),
+		table("server", func(r *schema.Reader, v document.Value, t *top) { serverKeys().Read(r, v, &t.Server) }),
+		table("heartbeat", func(r *schema.Reader, v document.Value, t *top) { heartbeatKeys().Read(r, v, &t.Heartbeat) }),
+		table("traces", func(r *schema.Reader, v document.Value, t *top) { tracesKeys().Read(r, v, &t.Traces) }),
+		table("pools", func(r *schema.Reader, v document.Value, t *top) { readPools(r, v, t.Pools) }),
+		table("calendars", func(r *schema.Reader, v document.Value, t *top) { readCalendars(r, v, t.calendars) }),
+		table("notify", func(r *schema.Reader, v document.Value, t *top) { readNotify(r, v, t) }),
+		table("defaults", func(_ *schema.Reader, v document.Value, t *top) { t.defaults = append(t.defaults, v) }),
+		table("jobs", func(r *schema.Reader, v document.Value, t *top) {
 			eachNamed(r, v, "job", func(job document.Value) { t.jobs = append(t.jobs, job) })
 		}),
 	}
