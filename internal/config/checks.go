@@ -64,8 +64,14 @@ func (c machineChecks) checkUser(v document.Value, d *draft) {
 	}
 }
 
+// isFor reports whether this replica has the labels of the job's `where`.
 func (c machineChecks) isFor(d *draft) bool {
-	return fitsWhere(c.labels, d.Where)
+	for name, value := range d.Where {
+		if has, set := c.labels[name]; !set || has != value {
+			return false
+		}
+	}
+	return true
 }
 
 // checkPath warns about a missing path. info is valid only if the result there is true.

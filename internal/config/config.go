@@ -16,7 +16,6 @@ package config
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -293,15 +292,15 @@ func (j Job) Instance(replica string) Job { //nolint:gocritic // it returns a co
 	return j
 }
 
-// ForReplicas returns the configuration as a replica applies it: instead of each job with per_tick = "all", it has an instance for each replica with the labels
-// of the job's `where`. An instance is an ordinary job that only one replica runs. labels has the labels of the replicas, by name. The digests and the settings
-// still describe the files. A configuration without such jobs is returned as it is.
-func (c *Config) ForReplicas(labels map[string]map[string]string) *Config {
+// ForReplicas returns the configuration as a replica applies it: instead of each job with per_tick = "all", it has the instances of these replicas for which has
+// returns true. An instance is an ordinary job that only one replica runs. The digests and the settings still describe the files. A configuration without such
+// jobs is returned as it is.
+func (c *Config) ForReplicas(replicas []string, has func(instance Job) bool) *Config {
 	written := c.WrittenJobs()
 	if !hasEverywhere(written) {
 		return c
 	}
-	to, replicas := *c, slices.Sorted(maps.Keys(labels))
+	to := *c
 	to.Jobs, to.written = nil, written
 	for _, j := range written {
 		if !j.Everywhere {
@@ -309,8 +308,8 @@ func (c *Config) ForReplicas(labels map[string]map[string]string) *Config {
 			continue
 		}
 		for _, replica := range replicas {
-			if fitsWhere(labels[replica], j.Where) {
-				to.Jobs = append(to.Jobs, j.Instance(replica))
+			if instance := j.Instance(replica); has(instance) {
+				to.Jobs = append(to.Jobs, instance)
 			}
 		}
 	}
@@ -338,14 +337,4 @@ func (c *Config) Everywhere() (names []string) {
 
 func hasEverywhere(jobs []Job) bool {
 	return slices.ContainsFunc(jobs, func(j Job) bool { return j.Everywhere })
-}
-
-// fitsWhere reports whether a replica with these labels fits a job's `where`.
-func fitsWhere(labels, where map[string]string) bool {
-	for name, value := range where {
-		if has, set := labels[name]; !set || has != value {
-			return false
-		}
-	}
-	return true
 }

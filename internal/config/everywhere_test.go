@@ -46,11 +46,11 @@ where = { zone = "a" }
 	if got := cfg.Everywhere(); !slices.Equal(got, []string{"tidy", "zoned"}) {
 		t.Errorf("everywhere: %v", got)
 	}
-	none := cfg.ForReplicas(nil)
+	none := cfg.ForReplicas(nil, nil)
 	if got := namesOf(none.Jobs); !slices.Equal(got, []string{"alone", "tidy-up"}) {
 		t.Errorf("without replicas %v", got)
 	}
-	to := none.ForReplicas(map[string]map[string]string{"r1": {"zone": "a"}, "web-2.example": {"zone": "b"}})
+	to := none.ForReplicas([]string{"web-2.example", "r1"}, func(j Job) bool { return j.Where["zone"] == "" || j.On == "r1" })
 	if got := namesOf(to.Jobs); !slices.Equal(got, []string{"alone", "tidy-up", "tidy@r1", "tidy@web-2.example", "zoned@r1"}) {
 		t.Errorf("%v", got)
 	}
@@ -72,7 +72,7 @@ where = { zone = "a" }
 		t.Error("a variable of tidy is withheld from its instance, or given to others")
 	}
 	plain := loadJobs(t, "[jobs.alone]\nschedule = '@daily'\ncommand = 'true'\n")
-	if plain.ForReplicas(map[string]map[string]string{"r1": nil}) != plain {
+	if plain.ForReplicas([]string{"r1"}, func(Job) bool { return true }) != plain {
 		t.Error("a configuration without such jobs is changed")
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/scheduler"
 )
 
 // Jobs with per_tick = "all": the configuration in use has an instance of each of them for each replica, as config.ForReplicas describes. A fleet has these
@@ -49,10 +50,11 @@ type fleet struct {
 // [config.Config.JobDigests] returns.
 type fleetMember struct{ labels, jobs map[string]string }
 
-// hasJob reports whether the replica has the job with this digest. Otherwise the others must not record the ticks of its instance: during a roll-out it may lack
-// the job, or have it with another schedule.
-func (m fleetMember) hasJob(job, digest string) bool {
-	return digest != "" && strings.HasPrefix(m.jobs[job], digest)
+// hasInstance reports whether the replica has the job of an instance, with the same digest. Otherwise the others must not record the ticks of the instance:
+// during a roll-out the replica may lack the job, or have it with another schedule. The name of the instance may be too long.
+func (m fleetMember) hasInstance(j config.Job) bool { //nolint:gocritic // ForReplicas passes it so
+	digest := m.jobs[j.Of]
+	return journal.IsJobName(j.Name) && digest != "" && strings.HasPrefix(j.Digest, digest)
 }
 
 // whenChanged returns a channel that receives a value when the instances may have changed; nil without a fleet.
@@ -156,21 +158,14 @@ func (f *fleet) chooseMembers() map[string]fleetMember {
 // instancesOf returns a configuration with the instances of the members that have the same jobs, and all instances of this replica. It returns a configuration
 // without such jobs as it is, and never changes cfg, which may be in use.
 func (f *fleet) instancesOf(cfg *config.Config) *config.Config {
-	if len(cfg.Everywhere()) == 0 {
-		return cfg
-	}
-	members, labels := map[string]fleetMember{}, map[string]map[string]string{}
+	members := map[string]fleetMember{}
 	if known := f.members.Load(); known != nil {
 		members = *known
 	}
-	for name, m := range members {
-		labels[name] = m.labels
-	}
-	to, digests := cfg.ForReplicas(labels), cfg.JobDigests()
-	to.Jobs = slices.DeleteFunc(to.Jobs, func(j config.Job) bool {
-		return j.Of != "" && j.On != f.self && (!journal.IsJobName(j.Name) || !members[j.On].hasJob(j.Of, digests[j.Of]))
+	return cfg.ForReplicas(slices.Collect(maps.Keys(members)), func(j config.Job) bool {
+		m := members[j.On]
+		return scheduler.Labels(m.labels).Include(j.Where) && (j.On == f.self || m.hasInstance(j))
 	})
-	return to
 }
 
 // readLost returns the names of the replicas that were lost recently. A replica that this one has never seen gets the labels that its described instances need,

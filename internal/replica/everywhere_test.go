@@ -103,7 +103,7 @@ func TestFleetLearnsTheLabelsOfTheLost(t *testing.T) {
 	t.Parallel()
 	_, rdb, j := redistest.StartJournal(t)
 	ctx, cfg := t.Context(), loadConfig(t, everywhereJobs)
-	before := cfg.ForReplicas(map[string]map[string]string{"a": {"zone": "a"}, "b": {"zone": "a", "disk": "ssd"}, "c": nil})
+	before := cfg.ForReplicas([]string{"a", "b", "c"}, func(j config.Job) bool { return j.On != "c" || j.Of != "zoned" })
 	if err := j.DescribeJobs(ctx, DescribeJobs(before, time.Now())); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func joiner(t *testing.T, conn *redisconn.Conn, j *journal.Journal, cfg *config.
 	t.Cleanup(func() { _ = locks.Close() })
 	r := &Replica{name: "a", log: hclog.NewNullLogger(), locks: locks}
 	r.reloader.fleet = newFleet(j, "a", cfg)
-	r.cfg.Store(cfg.ForReplicas(nil))
+	r.cfg.Store(cfg.ForReplicas(nil, nil))
 	return r
 }
 
@@ -323,21 +323,23 @@ func TestNameOfAReplicaFitsItsInstances(t *testing.T) {
 func TestReloaderAppliesInstances(t *testing.T) {
 	t.Parallel()
 	cfg := loadConfig(t, everywhereJobs)
-	members := map[string]map[string]string{"b": nil}
+	instances := []string{"tidy@b"}
 	var applied []int
 	r := &Replica{log: hclog.NewNullLogger()}
-	r.cfg.Store(cfg.ForReplicas(nil))
+	r.cfg.Store(cfg.ForReplicas(nil, nil))
 	l := &reloader{log: r.log, cfg: &r.cfg, monitor: &r.monitor, describeSoon: func() {},
-		instances: func(_ context.Context, cfg *config.Config) *config.Config { return cfg.ForReplicas(members) },
+		instances: func(_ context.Context, cfg *config.Config) *config.Config {
+			return cfg.ForReplicas([]string{"b", "c"}, func(j config.Job) bool { return slices.Contains(instances, j.Name) })
+		},
 		apply: func(_ context.Context, cfg *config.Config) error {
 			applied = append(applied, len(cfg.Jobs))
 			return nil
 		}}
 	l.applyInstances(t.Context())
 	l.applyInstances(t.Context())
-	members["c"] = map[string]string{"zone": "a"}
+	instances = []string{"tidy@b", "tidy@c", "zoned@c"}
 	l.applyInstances(t.Context())
-	delete(members, "b")
+	instances = []string{"tidy@c", "zoned@c"}
 	l.applyInstances(t.Context())
 	l.applyInstances(t.Context())
 	if want := []int{2, 4, 3}; !slices.Equal(applied, want) {

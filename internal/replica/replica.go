@@ -97,7 +97,7 @@ func New(cfg Config) (*Replica, error) {
 	members := &fleet{log: r.log, self: r.name, jobs: r.everywhereDigests, news: make(chan struct{}, 1)}
 	r.reloader = reloader{log: r.log, fleet: members, supervision: &r.supervision, cfg: &r.cfg, refused: &r.refused, monitor: &r.monitor, check: r.checkJobs, instances: r.withInstances, apply: r.applyJobs,
 		describeSoon: r.membership.publisher.describeSoon, load: cfg.Load, files: cfg.Files}
-	r.cfg.Store(cfg.Jobs.ForReplicas(nil)) // its instances follow when this replica is registered
+	r.cfg.Store(cfg.Jobs.ForReplicas(nil, nil)) // its instances follow when this replica is registered
 	if err := r.prepareParts(cfg); err != nil {
 		r.Close()
 		return nil, err
