@@ -69,7 +69,8 @@ func (t *target) forgetGone(waiting []journal.Notification, now time.Time) {
 }
 
 // chooseNext chooses among waiting notifications. A message with an unknown result is chosen again as it was. Otherwise, a target with group_wait gets a group,
-// without the events of jobs whose first event it did not take. These are sent on their own, before the group, unless each job has its own address.
+// without the events of jobs whose first event it did not take. These are sent on their own: each after a message that was taken, so that neither they nor the
+// group wait for the other for ever. If each job has its own address, they always come after the group.
 func (t *target) chooseNext(cfg config.Notify, byJob bool, state journal.TargetState, waiting []journal.Notification, now time.Time) selection {
 	if cfg.GroupWait == 0 {
 		return t.chooseSingle(waiting, now, func(string) bool { return true })
@@ -96,7 +97,7 @@ func (t *target) chooseNext(cfg config.Notify, byJob bool, state journal.TargetS
 	}
 	waiting = slices.DeleteFunc(slices.Clone(waiting), func(n journal.Notification) bool { return held[n.Job] })
 	single := t.chooseSingle(waiting, now, func(job string) bool { return alone[job] })
-	if len(single.chosen) > 0 && !byJob {
+	if len(single.chosen) > 0 && !byJob && state.Tries == 0 {
 		return single
 	}
 	group := t.chooseGroup(cfg, byJob, slices.DeleteFunc(slices.Clone(waiting), func(n journal.Notification) bool { return alone[n.Job] }), now)
@@ -219,9 +220,13 @@ func (t *target) splitGroup(a *attempt, v notify.Verdict) bool {
 	return true
 }
 
-// noteTaken notes that the target has taken a message with events of a job, or of several ones.
-func (t *target) noteTaken(job string) {
+// noteTaken notes that the target has taken a message with events of a job, or of several ones. If it did not take that job's event before, the whole target may
+// have been away, and the failures of other jobs say nothing about their events.
+func (t *target) noteTaken(job string, whole bool) {
 	clear(t.streak)
+	if whole && t.failed[job].count > 0 {
+		clear(t.failed)
+	}
 	delete(t.failed, job)
 	if t.most *= 2; t.most > maxRead {
 		t.most = 0

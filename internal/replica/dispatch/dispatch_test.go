@@ -590,6 +590,41 @@ func TestEventThatIsNeverTakenInAGroup(t *testing.T) {
 	}
 }
 
+// TestJobsThatAreNeverTaken hold up no other job: neither what waits already, nor what comes later.
+func TestJobsThatAreNeverTaken(t *testing.T) {
+	for name, c := range map[string]struct {
+		group   time.Duration
+		verdict notify.Verdict
+		settled time.Duration // when each of the jobs has been found
+	}{
+		"single":        {0, notify.Later, 10 * time.Minute},
+		"group":         {30 * time.Second, notify.Later, 20 * time.Minute},
+		"without reply": {30 * time.Second, notify.Unknown, 90 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBench(t, c.group, func(b *bench) {
+				b.refused, b.refusal = "abc", notify.Result{Verdict: c.verdict, Answer: "not these"}
+				for _, job := range []string{"a", "b", "c", "d", "e"} {
+					b.record(job, "1", journal.OutcomeFailed)
+					time.Sleep(time.Millisecond)
+				}
+				defer b.lead(1)()
+				time.Sleep(c.settled)
+				if s := b.state(); s.Sent != 2 || s.Waiting != 3 {
+					b.Errorf("%+v", s)
+				}
+				for n := range 5 {
+					b.record("d", fmt.Sprint("later", n), journal.OutcomeFailed)
+					time.Sleep(time.Minute)
+					if s := b.state(); s.Waiting != 3 {
+						b.Errorf("event %d waits: %+v", n, s)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestLargeGroupWithoutAnAnswer is split after a while, so that the event at fault holds up its own job only.
 func TestLargeGroupWithoutAnAnswer(t *testing.T) {
 	inBench(t, 30*time.Second, func(b *bench) {
@@ -752,7 +787,7 @@ func TestRepeatedGroup(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.record("c", "1", journal.OutcomeFailed) // with the second answer that is unknown
 		time.Sleep(time.Minute)
-		b.want("failed a, failed b", "failed a, failed b", "failed a, failed b", "failed a", "failed a", "failed c")
+		b.want("failed a, failed b", "failed a, failed b", "failed a, failed b", "failed a", "failed c", "failed a")
 		b.hold = time.Minute
 		for _, job := range []string{"d", "e"} {
 			b.record(job, "1", journal.OutcomeFailed)

@@ -35,7 +35,7 @@ type target struct {
 	*Dispatcher
 	name string
 	wake chan struct{} // of capacity 1; holds a value while notifications may be waiting
-	// failed has the jobs whose first waiting event the target did not take. streak has the ones among them that have failed since it last took a message.
+	// failed has the jobs whose first waiting event the target did not take. streak has the ones among them that first failed after it last took a message.
 	failed map[string]failure
 	streak map[string]bool
 	// paced has the earliest time of the next event of a job, for a target in which each job has an address or a check of its own.
@@ -177,7 +177,7 @@ func (t *target) judge(cfg config.Notify, a *attempt, r notify.Result) {
 	switch {
 	case r.Verdict == notify.Done:
 		a.Result = journal.DeliverySent
-		t.noteTaken(job)
+		t.noteTaken(job, whole)
 		if a.state.Fault != "" {
 			t.Log.Info("notifications are sent again", "target", t.name)
 		}
@@ -193,10 +193,10 @@ func (t *target) judge(cfg config.Notify, a *attempt, r notify.Result) {
 		t.Log.Error("notification refused", "target", t.name, "answer", r.Answer, "events", a.Events, "count", a.Count)
 	default:
 		if size == 1 || a.byJob {
-			t.noteFailure(job, t.Now())
-			if whole || pause == 0 { // otherwise, it is the limit of the job
+			if t.failed[job].count == 0 && (whole || pause == 0) { // otherwise, it is the limit of the job
 				t.streak[job] = true
 			}
+			t.noteFailure(job, t.Now())
 		}
 		split := size > 1 && t.splitGroup(a, r.Verdict)
 		if size > 1 && whole || len(t.streak) > 1 { // the target has taken nothing since it did not take events of several jobs, so the cause is not an event
