@@ -184,7 +184,7 @@ func (b *tab) setSession(p *httptest.Server, redirect string, lasts time.Duratio
 		[]role{{"operator", []string{"sre"}}, {"viewer", []string{"staff"}}}})
 	must(b.t, err)
 	encode := base64.RawURLEncoding.EncodeToString
-	text := fmt.Sprintf("oidc.%s.operator.%d", encode([]byte("oidc:ann@example.com")), time.Now().Add(lasts).Unix())
+	text := fmt.Sprintf("oidc.%s.operator.%d.ID", encode([]byte("oidc:ann@example.com")), time.Now().Add(lasts).Unix())
 	mac := hmac.New(sha256.New, key.Sum(nil))
 	mac.Write([]byte(text))
 	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {

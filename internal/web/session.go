@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -33,12 +34,18 @@ const (
 	clockTolerance = 5 * time.Minute
 )
 
-// After a login with a token, the session cookie is "name.expiry.signature": the user's name, the expiry in seconds since 1970, and an HMAC of both. The key
-// of the HMAC is derived from the hash of the user's token and from a secret that all replicas share through Redis. So any replica can verify a session
-// without storing it, and the session ends when the token is removed.
+// After a login with a token, the session cookie is "name.expiry.id.signature": the user's name, the expiry in seconds since 1970, a random id, and an HMAC of
+// these. The key of the HMAC is derived from the hash of the user's token and from a secret that all replicas share through Redis. So any replica can verify a
+// session without storing it, and the session ends when the token is removed.
 //
-// After a sign-in at the provider, the cookie is "oidc.name.role.expiry.signature". Its key is derived from the client secret, so the session ends when the
+// After a sign-in at the provider, the cookie is "oidc.name.role.expiry.id.signature". Its key is derived from the client secret, so the session ends when the
 // client secret changes.
+
+// expiryAndID returns these two parts of a new session. Without the random id, the logins of a user within one second would be one session: a logout would end
+// the session of another browser, and the session that the user begins next.
+func expiryAndID(until time.Time) string {
+	return strconv.FormatInt(until.Unix(), 10) + "." + rand.Text()
+}
 
 // cookieName returns the name of the session cookie. Under HTTPS the name has a prefix. "__Host-" keeps pages of sibling domains from setting the cookie.
 // Browsers accept that prefix only with the path "/", so with a base path it is "__Secure-".
@@ -79,7 +86,7 @@ func signText(key []byte, text string) string {
 }
 
 func (u *userToken) signedSession(secret string, until time.Time) string {
-	text := u.encodedName() + "." + strconv.FormatInt(until.Unix(), 10)
+	text := u.encodedName() + "." + expiryAndID(until)
 	return text + "." + u.signSession(secret, text)
 }
 
@@ -100,12 +107,12 @@ type tokenSession struct{ name, text, signature string }
 // readSession parses a cookie. It returns false if the cookie is malformed or has expired.
 func readSession(cookie string, now time.Time) (tokenSession, bool) {
 	part := strings.Split(cookie, ".")
-	if len(part) != 3 {
+	if len(part) != 4 {
 		return tokenSession{}, false
 	}
 	until, err := strconv.ParseInt(part[1], 10, 64)
 	latest := now.Add(sessionLength + clockTolerance).Unix() // no replica signs a session that ends later
-	return tokenSession{part[0], part[0] + "." + part[1], part[2]}, err == nil && now.Unix() < until && until <= latest
+	return tokenSession{part[0], strings.Join(part[:3], "."), part[3]}, err == nil && now.Unix() < until && until <= latest
 }
 
 // ofSession returns the user of a session if the signature is valid for the secret.
@@ -122,14 +129,14 @@ func (us Users) ofSession(s tokenSession, secret string) (User, bool) {
 const personCookie = "oidc."
 
 func personSession(key []byte, user User, until time.Time) string {
-	text := personCookie + base64.RawURLEncoding.EncodeToString([]byte(user.Name)) + "." + string(user.Role) + "." + strconv.FormatInt(until.Unix(), 10)
+	text := personCookie + base64.RawURLEncoding.EncodeToString([]byte(user.Name)) + "." + string(user.Role) + "." + expiryAndID(until)
 	return text + "." + signText(key, text)
 }
 
 // personOf returns the person of a cookie if the signature is valid and the session has not expired.
 func personOf(key []byte, cookie string, now time.Time) (User, standing) {
 	part := strings.Split(cookie, ".")
-	if len(part) != 5 || part[0]+"." != personCookie || !hmac.Equal([]byte(signText(key, strings.Join(part[:4], "."))), []byte(part[4])) {
+	if len(part) != 6 || part[0]+"." != personCookie || !hmac.Equal([]byte(signText(key, strings.Join(part[:5], "."))), []byte(part[5])) {
 		return User{}, unknown
 	}
 	name, err := base64.RawURLEncoding.DecodeString(part[1])

@@ -41,10 +41,11 @@ func TestPersonSessions(t *testing.T) {
 		code   int
 	}{
 		"good":              {good, 200},
-		"another role":      {strings.Join([]string{part[0], part[1], "operator", part[3], part[4]}, "."), 401},
-		"another name":      {strings.Join([]string{part[0], "b2lkYzphbm4", part[2], part[3], part[4]}, "."), 401},
-		"a later end":       {strings.Join([]string{part[0], part[1], part[2], part[3] + "0", part[4]}, "."), 401},
-		"no signature":      {strings.Join(part[:4], ".") + ".", 401},
+		"another role":      {strings.Replace(good, part[2], "operator", 1), 401},
+		"another name":      {strings.Replace(good, part[1], "b2lkYzphbm4", 1), 401},
+		"a later end":       {strings.Replace(good, part[3], part[3]+"0", 1), 401},
+		"another id":        {strings.Replace(good, part[4], part[4]+"0", 1), 401},
+		"no signature":      {strings.TrimSuffix(good, part[5]), 401},
 		"a shorter one":     {strings.Join(part[1:], "."), 401},
 		"ended":             {personSession(key, viewer, time.Now().Add(-time.Second)), 401},
 		"another key":       {personSession(client.Key(signInKey), viewer, time.Now().Add(hour)), 401},
@@ -150,6 +151,37 @@ func TestViewersOfTheProviderMayNotAct(t *testing.T) {
 	}
 }
 
+// TestPersonLogsOutOfOneBrowser: two browsers in which a person signed in during the same second have two sessions.
+func TestPersonLogsOutOfOneBrowser(t *testing.T) {
+	client := newProvider(t).client(theSecret, localCallback)
+	s := signInServer(t, io.Discard, Config{OIDC: client})
+	cookie := func(until time.Time) string {
+		return "Cookie: cronclave=" + personSession(client.Key(sessionKey), User{"oidc:ann", RoleOperator}, until)
+	}
+	until := time.Now().Add(personSessionLength)
+	one, other := cookie(until), cookie(until)
+	ask(t, s, "POST", "/logout", "", one)
+	for cookie, code := range map[string]int{one: http.StatusUnauthorized, other: http.StatusOK} {
+		if resp, _ := ask(t, s, "GET", "/x", "", cookie); resp.StatusCode != code {
+			t.Errorf("%s: %d, want %d", cookie, resp.StatusCode, code)
+		}
+	}
+}
+
+// TestLoginAfterLogoutInTheSameSecond: a logout ends neither the next session of the user, nor the session in another browser.
+func TestLoginAfterLogoutInTheSameSecond(t *testing.T) {
+	inCluster(t, func(c *secretCluster) { // fake time stands still
+		replica := c.replica()
+		first, other := c.cookie(replica), c.cookie(replica)
+		if w := c.send(replica, "POST", "/logout", "", first); w.Code != http.StatusSeeOther {
+			t.Fatalf("logout: %d %s", w.Code, w.Body)
+		}
+		c.wants(replica, "the session that was logged out", first, 401, "no valid token")
+		c.wants(replica, "the session of another browser", other, 200, "ann")
+		c.wants(replica, "a login after the logout", c.cookie(replica), 200, "ann")
+	})
+}
+
 // secretCluster is an embedded Redis and the servers of the replicas on it, in fake time.
 type secretCluster struct {
 	t      *testing.T
@@ -249,7 +281,7 @@ func TestForgedSessions(t *testing.T) {
 		replica := c.replica()
 		ann, secret := &c.users[0], c.secret()
 		until := func(d time.Duration) string {
-			return base64.RawURLEncoding.EncodeToString([]byte("ann")) + "." + strconv.FormatInt(time.Now().Add(d).Unix(), 10)
+			return base64.RawURLEncoding.EncodeToString([]byte("ann")) + "." + strconv.FormatInt(time.Now().Add(d).Unix(), 10) + ".id"
 		}
 		with := func(key []byte) string { return until(hour) + "." + signText(key, until(hour)) }
 		for what, tt := range map[string]struct {
@@ -267,7 +299,7 @@ func TestForgedSessions(t *testing.T) {
 			"by no key":             {with(nil), 401},
 			"of another secret":     {ann.signedSession(clusterSecret, time.Now().Add(hour)), 401},
 			"of another user":       {(&userToken{User{Name: "ann"}, c.users[1].hash}).signedSession(secret, time.Now().Add(hour)), 401},
-			"an expiry of nonsense": {"YW5u.x." + signText(nil, "YW5u.x"), 401},
+			"an expiry of nonsense": {"YW5u.x.id." + ann.signSession(secret, "YW5u.x.id"), 401},
 		} {
 			if w := c.send(replica, "GET", "/x", "", "Cookie: cronclave="+tt.cookie); w.Code != tt.code {
 				t.Errorf("%s: %d %s", what, w.Code, w.Body)
@@ -334,6 +366,10 @@ func TestRedisIsAwayForSessions(t *testing.T) {
 		if w := c.logIn(second); w.Code != 503 || len(w.Result().Cookies()) > 0 || !strings.Contains(w.Body.String(), "cannot read from Redis") {
 			t.Errorf("login: %d %s", w.Code, w.Body)
 		}
+		if w := c.send(second, "POST", "/logout", "", cookie); w.Code != 503 || len(w.Result().Cookies()) != 1 || !strings.Contains(w.Body.String(), "a copy of it stays valid") {
+			t.Errorf("logout: %d %s", w.Code, w.Body)
+		}
+		c.wants(first, "the session that could not be ended", cookie, 200, "ann")
 		if n := strings.Count(c.log.String(), "cannot read the secret of sessions; logins with a token fail"); n != 1 || strings.Contains(c.log.String(), secret) {
 			t.Errorf("logged %d times: %s", n, &c.log)
 		}

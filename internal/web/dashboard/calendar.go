@@ -173,9 +173,6 @@ func (c *calendarPage) fillHours(first time.Time, hours map[string]*hourCount) {
 
 func cellOf(h *hourCount, at time.Time, most int) hourCell {
 	c := hourCell{Count: h.ticks, Heat: 1 + (heats-1)*(h.ticks-1)/max(most-1, 1), Href: "/timeline?span=1h&at=" + at.Add(45*time.Minute).UTC().Format(time.RFC3339)}
-	if most == 1 {
-		c.Heat = 1
-	}
 	if len(h.names) == 1 {
 		c.Name = cleanText(h.names[0])
 	}

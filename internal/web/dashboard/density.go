@@ -80,7 +80,9 @@ func (d *drawing) drawBuckets(job string, items []item, y int) {
 	var all [buckets]bucket
 	width := d.q.length / buckets
 	for _, i := range items {
-		d.noteEnds(i, y)
+		if !i.record.Started.IsZero() {
+			d.noteEnds(i.record, d.xPercent(i.from), d.xPercent(i.until), y)
+		}
 		first, last := int(i.from.Sub(d.q.from)/width), int(i.until.Sub(d.q.from)/width)
 		for n := max(first, 0); n <= min(last, buckets-1); n++ {
 			all[n].add(i)
@@ -156,11 +158,3 @@ func (s *span) lengthen(by float64) {
 }
 
 func (i item) job() string { return cmp.Or(i.record.Job, i.tick.Job) }
-
-// noteEnds remembers the position of a run, for the lines of take-overs.
-func (d *drawing) noteEnds(i item, y int) {
-	if r := i.record; !r.Tick.IsZero() && !r.Started.IsZero() {
-		key := r.Job + " " + r.Tick.UTC().Format(time.RFC3339Nano)
-		d.ends[key] = append(d.ends[key], place{r, percent(d.xPercent(i.from)), percent(d.xPercent(i.until)), y + laneHeight/2})
-	}
-}

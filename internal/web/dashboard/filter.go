@@ -57,10 +57,7 @@ func (f filter) linkTo(to string, more ...string) string {
 }
 
 func (f filter) includesJob(j *cluster.Job, failing, late bool) bool {
-	if f.Outcome == "late" && !late {
-		return false
-	}
-	return f.matchesName(j.Name) && (f.Tag == "" || slices.Contains(cleanTags(j.Tags), f.Tag)) && f.matchesOutcome(j, failing)
+	return f.matchesName(j.Name) && (f.Tag == "" || slices.Contains(cleanTags(j.Tags), f.Tag)) && f.matchesOutcome(j, failing, late)
 }
 
 func (f filter) matchesName(name string) bool {
@@ -74,10 +71,12 @@ func (f filter) matchesName(name string) bool {
 	return strings.Contains(strings.ToLower(name), strings.ToLower(f.Query))
 }
 
-func (f filter) matchesOutcome(j *cluster.Job, failing bool) bool {
+func (f filter) matchesOutcome(j *cluster.Job, failing, late bool) bool {
 	switch f.Outcome {
-	case "", "late":
+	case "":
 		return true
+	case "late":
+		return late
 	case "failing":
 		return failing
 	case "running":
@@ -85,11 +84,15 @@ func (f filter) matchesOutcome(j *cluster.Job, failing bool) bool {
 	case "paused":
 		return j.Paused
 	case cluster.Slow, cluster.Stale, cluster.Overdue:
-		return slices.ContainsFunc(j.Conditions, func(c cluster.Condition) bool { return c.Code == f.Outcome })
+		return hasCondition(j, f.Outcome)
 	case "never ran":
 		return j.Last == nil
 	}
 	return j.LastEnd != nil && string(j.LastEnd.Outcome) == f.Outcome
+}
+
+func hasCondition(j *cluster.Job, code string) bool {
+	return slices.ContainsFunc(j.Conditions, func(c cluster.Condition) bool { return c.Code == code })
 }
 
 // failingJobs returns the jobs with a problem. The value is the position of the job's first problem in the list of problems, from 1.

@@ -263,9 +263,14 @@ func (d *drawing) drawBar(i item, y int) {
 		b.Y, b.Height = b.Y+4, b.Height-8
 	}
 	d.Bars = append(d.Bars, b)
+	d.noteEnds(r, from, from+width, y)
+}
+
+// noteEnds remembers the position of a run, for the lines of take-overs.
+func (d *drawing) noteEnds(r journal.Record, from, until float64, y int) {
 	if !r.Tick.IsZero() {
 		key := r.Job + " " + r.Tick.UTC().Format(time.RFC3339Nano)
-		d.ends[key] = append(d.ends[key], place{r, b.X, percent(from + width), y + laneHeight/2})
+		d.ends[key] = append(d.ends[key], place{r, percent(from), percent(until), y + laneHeight/2})
 	}
 }
 

@@ -156,8 +156,8 @@ func (h *handler) addRows(ctx context.Context, o *overview, st *cluster.Status, 
 	bad, late := failingJobs(st), lateJobs(st)
 	for _, j := range jobs {
 		line := rowOf(st.Now, j, bad[j.Name] > 0)
-		if line.Late = late[j.Name]; slices.ContainsFunc(j.Conditions, func(c cluster.Condition) bool { return c.Code == line.Late }) {
-			line.Late = "" // Conditions say it
+		if line.Late = late[j.Name]; hasCondition(j, line.Late) {
+			line.Late = "" // the row shows its conditions
 		}
 		line.Strip = stripOf(st.Now, recent[j.Name])
 		o.Rows = append(o.Rows, line)
@@ -218,8 +218,7 @@ func (o *overview) addRunning(st *cluster.Status) {
 		j := &st.Jobs[i]
 		for _, h := range j.Holders {
 			start := startOf(j, h)
-			r := runningJob{Job: jobLink(j.Name), Place: fmt.Sprintf("%s/%d", cleanText(h.Replica), h.Slot), Href: runIDPath(j.Name, h.RunID), Usual: usualText(j), start: start,
-				Slow: slices.ContainsFunc(j.Conditions, func(c cluster.Condition) bool { return c.Code == cluster.Slow })}
+			r := runningJob{Job: jobLink(j.Name), Place: fmt.Sprintf("%s/%d", cleanText(h.Replica), h.Slot), Href: runIDPath(j.Name, h.RunID), Usual: usualText(j), start: start, Slow: hasCondition(j, cluster.Slow)}
 			if !start.IsZero() {
 				r.Since = lastingFrom(st.Now, start)
 			}
@@ -389,13 +388,16 @@ var countedProblems = []struct{ code, one, many string }{
 
 func summarize(st *cluster.Status) (string, mark) {
 	counts := map[string]int{}
+	for _, k := range countedProblems {
+		counts[k.code] = 0
+	}
 	for _, p := range st.Problems {
-		switch {
-		case p.Code == "no_replica":
+		if p.Code == "no_replica" {
 			return "No replica is up", markBad
-		case slices.Contains([]string{"job_failed", "job_missed", "job_overdue", "job_stale", "job_slow", "replica_lost"}, p.Code), p.Level == cluster.LevelAdvice:
+		}
+		if _, byCode := counts[p.Code]; byCode {
 			counts[p.Code]++
-		default:
+		} else {
 			counts[string(p.Level)]++
 		}
 	}
