@@ -288,10 +288,9 @@ func tagsByJob(local []ConfiguredJob, infos []journal.JobInfo) map[string][]stri
 		tags[j.Name] = j.Tags
 	}
 	for _, info := range infos {
-		of, _ := journal.InstanceOf(info.Name)
 		tags[info.Name] = slices.Concat(tags[info.Name], info.Tags)
-		if of != info.Name {
-			tags[of] = slices.Concat(tags[of], info.Tags)
+		if info.Of != "" {
+			tags[info.Of] = slices.Concat(tags[info.Of], info.Tags)
 		}
 	}
 	return tags

@@ -150,8 +150,8 @@ func (o *Operator) mustKnow(ctx context.Context, job string) error {
 func jobsEverywhere(local []ConfiguredJob, infos []journal.JobInfo) map[string]scheduler.Labels {
 	found := map[string]scheduler.Labels{}
 	for _, info := range infos {
-		if job, replica := journal.InstanceOf(info.Name); replica != "" {
-			found[job] = info.Where
+		if info.Of != "" {
+			found[info.Of] = info.Where
 		}
 	}
 	for _, j := range local {
@@ -165,7 +165,7 @@ func jobsEverywhere(local []ConfiguredJob, infos []journal.JobInfo) map[string]s
 // instancesOf returns the names of the described instances of a job.
 func instancesOf(infos []journal.JobInfo, job string) (names []string) {
 	for _, info := range infos {
-		if of, replica := journal.InstanceOf(info.Name); replica != "" && of == job {
+		if info.Of == job {
 			names = append(names, info.Name)
 		}
 	}

@@ -134,9 +134,8 @@ func (o *Operator) mayTrigger(ctx context.Context, job string, tick time.Time) e
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return unavailableError("list the replicas of namespace "+o.cfg.Namespace, err)
 	}
-	_, only := journal.InstanceOf(job)
 	if !slices.ContainsFunc(replicas, func(r journal.Replica) bool {
-		return !r.Draining && scheduler.Labels(r.Labels).Include(info.Where) && (only == "" || only == r.Name)
+		return !r.Draining && scheduler.Labels(r.Labels).Include(info.Where) && (info.On == "" || info.On == r.Name)
 	}) {
 		return refusalError(ErrNoReplica, "job %s: no replica is there that could run it", job)
 	}

@@ -177,7 +177,7 @@ func (r *statusReader) warnOfPlaces() {
 		return
 	}
 	for _, info := range r.jobs {
-		if _, replica := journal.InstanceOf(info.Name); replica != "" {
+		if info.On != "" {
 			continue // its replica has the labels, and is in the list of the replicas, or of the lost ones
 		}
 		if info.Enabled && !slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return scheduler.Labels(e.Labels).Include(info.Where) }) {

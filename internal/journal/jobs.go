@@ -18,8 +18,10 @@ type descriptions struct{ *namespace }
 
 // A JobInfo describes a job for readers that do not have its configuration.
 type JobInfo struct {
-	// Name is the name of the job, or of an instance: see [InstanceOf].
+	// Name is the name of the job, or of an instance. Of and On are the parts of the name of an instance: see [InstanceOf]. Otherwise they are "".
 	Name string `json:"name"`
+	Of   string `json:"-"`
+	On   string `json:"-"`
 	// Schedule lists the cron expressions. Timezone is the IANA name of the zone.
 	Schedule []string `json:"schedule"`
 	Timezone string   `json:"timezone"`
@@ -114,6 +116,9 @@ func (d descriptions) Jobs(ctx context.Context) ([]JobInfo, error) {
 		if err := decodeEntry(text, &info, &info.Name, name); err != nil {
 			damaged.Add(fmt.Errorf("list jobs: job %.40q: %w", name, err))
 			continue
+		}
+		if job, replica := InstanceOf(info.Name); replica != "" {
+			info.Of, info.On = job, replica
 		}
 		jobs = append(jobs, info)
 	}

@@ -200,13 +200,14 @@ func (f *fleet) readLost(ctx context.Context, now time.Time, up map[string]bool)
 	}
 	described := map[string]fleetMember{}
 	for _, info := range infos {
-		if job, replica := journal.InstanceOf(info.Name); replica != "" {
-			if described[replica].jobs == nil {
-				described[replica] = fleetMember{map[string]string{}, map[string]string{}}
-			}
-			maps.Copy(described[replica].labels, info.Where)
-			described[replica].jobs[job] = info.Digest
+		if info.On == "" {
+			continue
 		}
+		if described[info.On].jobs == nil {
+			described[info.On] = fleetMember{map[string]string{}, map[string]string{}}
+		}
+		maps.Copy(described[info.On].labels, info.Where)
+		described[info.On].jobs[info.Of] = info.Digest
 	}
 	for _, name := range names {
 		if _, seen := f.known[name]; !seen {
