@@ -121,11 +121,11 @@ func environmentKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		{Name: "env", Kind: "table of strings", Read: readEnv, Value: variablesOf, Doc: "Variables of the command, added to those of `[defaults]`."},
 		pathKey("env_file", func(d *draft) *string { return &d.EnvFile },
-			"File of `NAME=VALUE` lines, read at each start with the rights of the job's user. `env` overrides it."),
+			"File of `NAME=VALUE` lines."),
 		{Name: "env_from_file", Kind: "table of paths", Read: readEnvFromFile, Value: filedOf,
-			Doc: "Variables with values in files, such as `{ PGPASSWORD = \"/run/secrets/pg\" }`, read at each start."},
+			Doc: "Variables with values in files."},
 		schema.Bool("inherit_env", func(d *draft) *bool { return &d.InheritEnv },
-			"Passes on the replica's environment, except variables that the configuration uses. Otherwise: `PATH`, `HOME`, `LANG`, `TZ`."),
+			"Passes on the replica's environment."),
 	}
 }
 

@@ -20,7 +20,7 @@ func slotKeys() []schema.Key[draft] {
 		schema.Integer("per_replica", 1, mostSlots, func(d *draft) *int { return &d.PerReplica }, "Slots that one replica may hold; at most `parallel`."),
 		overlapKey(),
 		schema.Field("pool", schema.KindString, func(d *draft) *schema.Expansion { return &d.pool }, poolName,
-			"Each run also needs a slot of this pool. It waits until its `start_deadline`, and is then missed.").
+			"Each run also needs a slot of this [pool](jobs.md#pools).").
 			Allow("a `[pools.NAME]`, or `\"\"` for none").ValueOf(func(d *draft) any { return d.Pool }),
 	}
 }
@@ -54,7 +54,7 @@ func perTickKey() schema.Key[draft] {
 // has the same digest with and without the key.
 func overlapKey() schema.Key[draft] {
 	key := schema.Word("overlap", func(d *draft) *string { return &d.Overlap },
-		"If all slots are held: skip the tick, let the first such tick wait, or stop the oldest run and start.", "skip", "queue", "replace")
+		"What happens to a tick [if all slots are held](jobs.md#overlap).", "skip", "queue", "replace")
 	read := key.Read
 	key.Read = func(r *schema.Reader, v document.Value, d *draft) {
 		if v.Raw == "allow" {
@@ -154,12 +154,12 @@ func attemptKeys() []schema.Key[draft] {
 
 func stopKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
-		schema.Limit("timeout", "none", func(d *draft) *time.Duration { return &d.Timeout }, "Maximum duration of a try. Then SIGTERM stops it."),
+		schema.Limit("timeout", "none", func(d *draft) *time.Duration { return &d.Timeout }, "Maximum duration of a try."),
 		schema.Duration("kill_grace", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.KillGrace }, "Time from SIGTERM to SIGKILL."),
 		schema.Duration("lease", time.Second, MaxLease, func(d *draft) *time.Duration { return &d.Lease },
 			"Length of a run's lease, renewed after a third. If a replica dies, its slots are free after this time."),
 		schema.Field("on_lease_lost", schema.KindString, func(d *draft) *bool { return &d.OutlivesLease }, readOnLeaseLost,
-			"What a run does that lost its lease. With `continue`, another may overlap, and only the fencing token protects.").
+			"What a run does that [lost its lease](jobs.md#stopping-a-run).").
 			Allow("`\"stop\"`, `\"continue\"`").
 			DefaultOf(func(d *draft) any { return map[bool]string{false: "stop", true: "continue"}[d.OutlivesLease] }),
 	}
@@ -171,9 +171,9 @@ const longestStale = 365 * 24 * time.Hour
 func expectedKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
 		schema.Duration("warn_after", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.WarnAfter },
-			"A run that takes longer is `slow`; `0s` for four times the median of its last runs that were `ok`, and a minute at least."),
+			"A run that takes longer is `slow`; `0s` for a guess by its last runs."),
 		schema.Duration("stale_after", 0, longestStale, func(d *draft) *time.Duration { return &d.StaleAfter },
-			"A job that has not ended `ok` for longer is `stale`; `0s` for never."),
+			"A job without an `ok` for longer is `stale`; `0s` for never."),
 		schema.Field("expect_by", schema.KindString, func(d *draft) *string { return &d.ExpectBy }, readExpectBy,
 			"Local time by which the last tick before it must have ended `ok`; otherwise the job is `overdue`.").Allow("such as `\"06:30\"`, or `\"\"` for none"),
 	}

@@ -45,7 +45,7 @@ func sentinelKeys() schema.Section[SentinelAccess] {
 	return schema.Section[SentinelAccess]{
 		Once: true,
 		Keys: []schema.Key[SentinelAccess]{
-			schema.String("user", func(to *SentinelAccess) *string { return &to.User }, "ACL user; needs `password_file`.").By("default"),
+			schema.String("user", func(to *SentinelAccess) *string { return &to.User }, "ACL user; needs `password_file`.").By("the user `default`"),
 			schema.Path("password_file", func(to *SentinelAccess) *string { return &to.PasswordFile }, "File with the password of all Sentinels."),
 			schema.Table("tls", func(to *SentinelAccess) *TLS { to.TLS = &TLS{}; return to.TLS }, tlsKeys(), "Keys as in `tls`. The table turns TLS on for the Sentinels.").By("as for their master"),
 		},

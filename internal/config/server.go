@@ -29,10 +29,10 @@ func serverKeys() schema.Section[Server] {
 				"Address of the pages [behind a proxy](access.md#behind-a-proxy). Implies `base_path`, and permits its host.").
 				Allow("`https://HOST[:PORT][/PATH]` or `http://`"),
 			schema.Field("base_path", "path", func(to *Server) *string { return &to.BasePath }, basePath,
-				"Prefix of all paths behind a proxy with other services. The proxy may remove or keep it.").
+				"Prefix of all paths behind a proxy with other services.").
 				Allow("`\"/PATH\"`, not beginning like a path of the server").By("the path of `url`"),
 			schema.Field("trusted_proxies", schema.KindStrings, func(to *Server) *[]netip.Prefix { return &to.TrustedProxies }, trustedProxies,
-				"Proxies whose `X-Forwarded-For` is trusted. The client is the last other address in it.").Allow("IP addresses and networks such as `10.0.0.0/8`"),
+				"Proxies whose `X-Forwarded-For` is trusted.").Allow("IP addresses and networks such as `10.0.0.0/8`"),
 			schema.Field("hosts", schema.KindStrings, func(to *Server) *[]string { return &to.Hosts }, readHosts,
 				"Permitted `Host` names, besides `localhost`, IP addresses, and the hosts of `listen`, `url` and `redirect_url`.").Allow("names without scheme and port"),
 			schema.Table("tls", func(to *Server) *Server { return to }, serverTLSKeys(), "Certificate for HTTPS."),

@@ -28,7 +28,7 @@ func tickKeys() []schema.Key[draft] {
 		schema.Field("starts_at", "time", func(d *draft) *time.Time { return &d.StartsAt }, readInstant, "No tick before this time.").Allow("RFC 3339, with an offset"),
 		schema.Field("expires_at", "time", func(d *draft) *time.Time { return &d.ExpiresAt }, readInstant, "No tick from then on.").Allow("RFC 3339, with an offset"),
 		schema.Duration("jitter", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.Jitter },
-			"Delays each tick by up to this much, never past the next tick. A hash of job and tick decides, alike on all replicas."),
+			"Delays each tick by up to this much, never past the next tick. A hash of job and tick decides."),
 		schema.Limit("start_deadline", "auto", func(d *draft) *time.Duration { return &d.StartDeadline },
 			"How late a tick may start. `auto`: until the next tick, at most 1h; with `overlap = \"queue\"`, 1h."),
 		schema.Word("catch_up", func(d *draft) *string { return &d.CatchUp },
