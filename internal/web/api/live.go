@@ -55,9 +55,14 @@ func (r *routes) registerStreams(api huma.API) {
 }
 
 // limitStreams refuses streams beyond maxStreams. For accepted streams it removes the read deadline, which limits the time for a request to arrive. The
-// request of a stream has no body, so it has arrived completely.
+// request of a stream has no body, so it has arrived completely. A HEAD request gets no stream: its client would not notice it, and send further requests on the
+// same connection, and writes to a client that has gone would not fail.
 func (r *routes) limitStreams(api huma.API) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
+		if ctx.Method() == http.MethodHead {
+			ctx.SetHeader("Content-Type", "text/event-stream")
+			return
+		}
 		select {
 		case r.streams <- struct{}{}:
 			defer func() { <-r.streams }()

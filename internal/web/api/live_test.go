@@ -81,6 +81,24 @@ func TestStreamOfNothing(t *testing.T) {
 	await(t, open(t, c.serve(t, 10*time.Second), "/jobs/bakcup/output"), `"error":"no job \"bakcup\"; did you mean \"backup\"?"`)
 }
 
+// TestHeadOfAStream: the answer has no body, so the next request on its connection does not wait for the end of the stream.
+func TestHeadOfAStream(t *testing.T) {
+	c := newCluster(t)
+	s := c.serve(t, 10*time.Second)
+	defer close(c.stopping) // ends a stream that should not have begun
+	ctx, end := context.WithTimeout(t.Context(), 5*time.Second)
+	defer end()
+	for _, request := range [][2]string{{http.MethodHead, "/jobs/backup/output"}, {http.MethodGet, "/leader"}} {
+		req, err := http.NewRequestWithContext(ctx, request[0], s.URL+prefix+request[1], nil)
+		must(t, err)
+		resp, err := s.Client().Do(req)
+		must(t, err)
+		if must(t, resp.Body.Close()); resp.StatusCode != http.StatusOK {
+			t.Errorf("%s %s: %d", request[0], request[1], resp.StatusCode)
+		}
+	}
+}
+
 // TestTooManyStreams leaves the streams that are open alone, and refuses others until one of them has ended.
 func TestTooManyStreams(t *testing.T) {
 	c := newCluster(t)
