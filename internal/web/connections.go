@@ -192,7 +192,7 @@ const (
 // places limits the number of requests that wait for the provider, per address and in total. A place is the permission to wait for the provider.
 type places struct {
 	all  chan struct{}
-	of   [64]address  // by hash of the address: this bounds memory, and a client that takes all places blocks only clients with the same hash
+	of   [64]address  // by hash of the counted address: this bounds memory, and a client that takes all its places blocks only clients with the same hash
 	seed maphash.Seed // random, so that clients cannot choose their hash
 }
 
@@ -211,8 +211,7 @@ func newPlaces() *places {
 }
 
 func (p *places) ofAddress(hostPort string) *address {
-	host, _, _ := net.SplitHostPort(hostPort)
-	return &p.of[maphash.String(p.seed, host)%uint64(len(p.of))]
+	return &p.of[maphash.Comparable(p.seed, countedAddress(addressOf(hostPort)))%uint64(len(p.of))]
 }
 
 // enterPlace waits for a place. If it gets one, the caller must call leave when done. Otherwise the error is a [busyError].

@@ -305,7 +305,12 @@ func TestPlacesOfAnAddress(t *testing.T) {
 		}
 		another := ""
 		for i := 0; another == "" || p.ofAddress(another) == p.ofAddress("192.0.2.1:1"); i++ { // few have the same hash
-			another = fmt.Sprintf("[2001:db8::%x]:7", i)
+			another = fmt.Sprintf("[2001:db8:0:%x::]:7", i)
+		}
+		for i := range 8 {
+			if p.ofAddress(fmt.Sprintf("[2001:db8::%x]:7", i)) != p.ofAddress("[2001:db8::ffff]:7") {
+				t.Fatal("a client with an IPv6 network has the places of many clients")
+			}
 		}
 		var leave func()
 		for port := range mostOfAddress {
