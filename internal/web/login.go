@@ -48,7 +48,12 @@ func (s sessions) logout(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, s.sessionCookie(r, "", -1))
 	now := time.Now()
 	for _, cookie := range r.CookiesNamed(s.cfg.cookieName(r)) {
-		if _, is := s.ofCookie(r.Context(), cookie.Value, now); is != known {
+		_, is := s.ofCookie(r.Context(), cookie.Value, now)
+		if is == unsure { // anybody could fill the list with cookies that no replica has signed
+			s.showLogin(w, http.StatusServiceUnavailable, "/", "You are logged out in this browser. This replica cannot reach Redis to end the session, so a copy of it stays valid until it ends.")
+			return
+		}
+		if is != known {
 			continue // not a session, or expired
 		}
 		if err := s.ended.endSession(r.Context(), cookie.Value, now.Add(sessionLength+clockTolerance)); err != nil {

@@ -366,6 +366,10 @@ func TestRedisIsAwayForSessions(t *testing.T) {
 		if w := c.logIn(second); w.Code != 503 || len(w.Result().Cookies()) > 0 || !strings.Contains(w.Body.String(), "cannot read from Redis") {
 			t.Errorf("login: %d %s", w.Code, w.Body)
 		}
+		if w := c.send(second, "POST", "/logout", "", cookie); w.Code != 503 || len(w.Result().Cookies()) != 1 || !strings.Contains(w.Body.String(), "a copy of it stays valid") {
+			t.Errorf("logout: %d %s", w.Code, w.Body)
+		}
+		c.wants(first, "the session that could not be ended", cookie, 200, "ann")
 		if n := strings.Count(c.log.String(), "cannot read the secret of sessions; logins with a token fail"); n != 1 || strings.Contains(c.log.String(), secret) {
 			t.Errorf("logged %d times: %s", n, &c.log)
 		}
