@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -104,6 +105,14 @@ func StartFrom(t *testing.T, source redisSource, args []string) *RedisServer {
 		t:        t,
 		Instance: instance,
 	}
+}
+
+// PeerAddr returns the address for clients with TLS and for other servers, or the only address of a server without TLS.
+func (s *RedisServer) PeerAddr() string {
+	if p, is := s.Instance.(*RedisProcess); is {
+		return "127.0.0.1:" + strconv.Itoa(p.peerPort())
+	}
+	return s.Instance.Addr()
 }
 
 // Kill ends the server by SIGKILL; connections are reset and new ones refused.

@@ -38,22 +38,22 @@ func MustProgram(t *testing.T) RedisProgram {
 var Persistent = []string{"--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--repl-diskless-sync-delay", "0"}
 
 // StartTrio returns when each Sentinel knows the others and both replicas. at is the address of the master for Sentinels and
-// replicas; nil leaves it as it is.
-func StartTrio(t *testing.T, at func(master string) string) *Trio {
+// replicas; nil leaves it as it is. The options are for servers and Sentinels.
+func StartTrio(t *testing.T, at func(master string) string, options ...string) *Trio {
 	t.Helper()
-	program := MustProgram(t)
-	s := &Trio{Servers: []*RedisServer{StartFrom(t, program, Persistent)}}
-	master := s.Servers[0].Instance.Addr()
+	program, args := MustProgram(t), slices.Concat(Persistent, options)
+	s := &Trio{Servers: []*RedisServer{StartFrom(t, program, args)}}
+	master := s.Servers[0].PeerAddr()
 	if at != nil {
 		master = at(master)
 	}
 	host, port, _ := strings.Cut(master, ":")
 	for range 2 {
-		s.Servers = append(s.Servers, StartFrom(t, program, append(slices.Clone(Persistent), "--replicaof", host, port)))
+		s.Servers = append(s.Servers, StartFrom(t, program, append(slices.Clone(args), "--replicaof", host, port)))
 	}
 	var addrs []string
 	for range 3 {
-		sentinel := StartFrom(t, sentinelProgram{program, master}, []string{"--sentinel"})
+		sentinel := StartFrom(t, sentinelProgram{program, master}, append([]string{"--sentinel"}, options...))
 		s.Sentinels = append(s.Sentinels, sentinel)
 		addrs = append(addrs, sentinel.Instance.Addr())
 	}

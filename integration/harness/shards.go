@@ -66,13 +66,13 @@ type Shards struct {
 // nodeProgram makes nodes of a Cluster.
 type nodeProgram struct{ RedisProgram }
 
-// busOffset is how far the port of a Cluster's bus is above a node's own.
+// busOffset is the distance of the port of a Cluster's bus to the port for other nodes.
 const busOffset = 10_000
 
 func (s nodeProgram) Create(args []string) (RedisInstance, error) {
 	for {
 		instance, err := s.RedisProgram.Create(args)
-		if err != nil || instance.(*RedisProcess).port+busOffset < 1<<16 {
+		if err != nil || instance.(*RedisProcess).peerPort()+busOffset < 1<<16 {
 			return instance, err
 		}
 		if err := instance.Remove(context.Background()); err != nil {
@@ -109,7 +109,7 @@ func StartCluster(t *testing.T, options ...string) *Shards {
 func (c *Shards) Join(t *testing.T, n *RedisServer) {
 	t.Helper()
 	if len(c.Nodes) > 0 {
-		host, port, _ := strings.Cut(c.Nodes[0].Instance.Addr(), ":")
+		host, port, _ := strings.Cut(c.Nodes[0].PeerAddr(), ":")
 		Must(t, n.Client.ClusterMeet(t.Context(), host, port).Err())
 	}
 	c.Nodes = append(c.Nodes, n)

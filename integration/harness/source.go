@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -78,12 +80,14 @@ func Install(ctx context.Context, name string) error {
 type RedisProcess struct {
 	path string
 	port int
-	args []string
-	Env  []string // NAME=value, beside the test's
-	file string   // the text of its configuration file, which a Sentinel rewrites; "" for none
-	dir  string
-	cmd  *exec.Cmd     // nil before the first start
-	done chan struct{} // closed when the process has ended and is reaped
+	// securePort is the port with TLS; 0 if the arguments name no certificate.
+	securePort int
+	args       []string
+	Env        []string // NAME=value, beside the test's
+	file       string   // the text of its configuration file, which a Sentinel rewrites; "" for none
+	dir        string
+	cmd        *exec.Cmd     // nil before the first start
+	done       chan struct{} // closed when the process has ended and is reaped
 }
 
 func (s RedisProgram) Create(args []string) (RedisInstance, error) {
@@ -95,7 +99,11 @@ func (s RedisProgram) Create(args []string) (RedisInstance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for redis-server: %w", err)
 	}
-	return &RedisProcess{path: s.path, port: port, args: args, dir: dir}, nil
+	p := &RedisProcess{path: s.path, port: port, args: args, dir: dir}
+	if slices.Contains(args, "--tls-cert-file") {
+		p.securePort, err = FreePort()
+	}
+	return p, err
 }
 
 // FreePort returns a port of the loopback interface that is free at the moment.
@@ -109,6 +117,9 @@ func FreePort() (int, error) {
 
 func (p *RedisProcess) Addr() string { return "127.0.0.1:" + strconv.Itoa(p.port) }
 
+// peerPort returns the port for clients with TLS and for other servers, or the only port of a server without TLS.
+func (p *RedisProcess) peerPort() int { return cmp.Or(p.securePort, p.port) }
+
 func (p *RedisProcess) Start(_ context.Context, fresh bool) error {
 	if fresh {
 		if err := errors.Join(os.RemoveAll(p.dir), os.Mkdir(p.dir, 0o700)); err != nil {
@@ -121,6 +132,9 @@ func (p *RedisProcess) Start(_ context.Context, fresh bool) error {
 	}
 	defer said.Close() // the child has its own
 	args := append([]string{"--port", strconv.Itoa(p.port), "--bind", "127.0.0.1", "--dir", p.dir}, p.args...)
+	if p.securePort != 0 { // a program that was built without TLS knows no such option
+		args = append(args, "--tls-port", strconv.Itoa(p.securePort))
+	}
 	if p.file != "" {
 		name := filepath.Join(p.dir, "redis.conf")
 		if _, err := os.Stat(name); err != nil {

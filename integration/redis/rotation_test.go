@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,107 +25,143 @@ overlap = "queue"
 
 [jobs.long]
 schedule = "*/5 * * * * *"
-command = 'exec "$SCRIBE" -for 25s -beat 100ms'
+command = 'exec "$SCRIBE" -for 40s -beat 100ms'
 lease = "15s"
 `
 
-// Replicas lose no lease and no tick while a secret is rotated, on one server, a Cluster and a quorum. The test replaces the password first on the servers and
-// then in the file, and later in the opposite order, and closes all connections in between. With TLS it also replaces the client's certificate and both authorities.
+// Replicas lose no lease and no tick while all secrets are rotated: the passwords, the client's certificate and both authorities, on one server, a master behind
+// Sentinels with a password of their own, a Cluster and a quorum. The test replaces them first on the servers and then in the files, later the passwords in the
+// opposite order, and closes all connections in between.
 // Promise: P1, P5
 func TestSecretsRotate(t *testing.T) {
 	testtier.Slow(t)
 	t.Parallel()
-	for name, start := range map[string]func(t *testing.T, r *rotation){"single with TLS": rotateSingle, "Cluster": rotateCluster, "quorum": rotateQuorum} {
+	for name, start := range map[string]func(t *testing.T, options ...string) rotation{"single": rotateSingle, "Sentinel": rotateSentinel, "Cluster": rotateCluster, "quorum": rotateQuorum} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			nothing := func(*testing.T) {}
-			r := &rotation{file: filepath.Join(t.TempDir(), "password"), onServer: nothing, inFiles: nothing}
-			harness.WriteFile(t, r.file, "first\n")
-			start(t, r)
-			r.check(t)
+			dir, first, second := t.TempDir(), newAuthority(t, "first CA"), newAuthority(t, "second CA")
+			file := func(name string) string { return filepath.Join(dir, name) }
+			for _, side := range []string{"server", "client"} {
+				writeSide(t, file(side), first)
+			}
+			r := start(t, "--tls-auth-clients", "yes", "--tls-cert-file", file("server.crt"), "--tls-key-file", file("server.key"), "--tls-ca-cert-file", file("server-ca.crt"))
+			r.file = file
+			r.setUp(t)
+			r.check(t, second)
 		})
 	}
 }
 
-// A rotation is a cluster whose replicas connect to all servers as the user cron. Commands connect as another user.
-type rotation struct {
-	*harness.Cluster
-	servers []*harness.RedisServer
-	file    string // of the password
-	admin   *harness.Cluster
-
-	onServer, inFiles func(t *testing.T) // replace the other secrets during the first rotation
+// writeSide writes a certificate of an authority, its key, and the authority that the other side must have.
+func writeSide(t *testing.T, path string, a *authority) {
+	t.Helper()
+	writePair(t, path, a, "redis.test") // the key of one certificate stands beside the other for a moment
+	writePEM(t, path+"-ca.crt", "CERTIFICATE", a.cert.Raw)
 }
 
-// setUp creates the user cron on all servers, and the cluster of its replicas. Their configuration has the given lines in [redis]; commands of admin use another
-// configuration.
-func (r *rotation) setUp(t *testing.T, admin *harness.Cluster, url, table string, servers ...*harness.RedisServer) {
+// A rotation is a cluster whose replicas connect as the user cron, with TLS. Commands connect without TLS, as another user.
+type rotation struct {
+	*harness.Cluster
+	admin *harness.Cluster
+	// table has the keys of [redis] that name the servers.
+	table string
+	// servers has the servers in groups. Each replica is connected to a server of each group.
+	servers   [][]*harness.RedisServer
+	sentinels []*harness.RedisServer // in a group of their own
+	file      func(name string) string
+}
+
+// setUp creates the user cron on all servers, and the cluster of its replicas.
+func (r *rotation) setUp(t *testing.T) {
 	t.Helper()
-	r.servers, r.admin = servers, admin
-	for _, s := range servers {
-		harness.Must(t, s.Client.Do(t.Context(), "ACL", "SETUSER", "cron", "reset", "on", ">first", "~*", "&*", "+@all").Err())
+	if r.sentinels != nil {
+		r.servers = append(r.servers, r.sentinels)
+		r.table += fmt.Sprintf("\nsentinel = { user = \"cron\", password_file = %q }", r.file("sentinel-password"))
 	}
-	as := *admin
-	as.URL = url
-	_, rest, _ := strings.Cut(admin.Config, "[defaults.env]")
-	as.Config = fmt.Sprintf("[redis]\npassword_file = %q\n%s\n%s[defaults.env]%s", r.file, table, rotationJobs, rest)
+	r.replaceOnServers(t, "first")
+	r.replaceInFiles(t, "first")
+	as := *r.admin
+	as.URL = ""
+	_, rest, _ := strings.Cut(r.admin.Config, "[defaults.env]")
+	as.Config = fmt.Sprintf("[redis]\npassword_file = %q\n%s\ntls = { ca_file = %q, cert_file = %q, key_file = %q, server_name = \"redis.test\" }\n%s[defaults.env]%s",
+		r.file("password"), r.table, r.file("client-ca.crt"), r.file("client.crt"), r.file("client.key"), rotationJobs, rest)
 	r.Cluster = &as
 }
 
-func rotateSingle(t *testing.T, r *rotation) {
-	dir := t.TempDir()
-	file := func(name string) string { return filepath.Join(dir, name) }
-	first, second := newAuthority(t, "first CA"), newAuthority(t, "second CA")
-	writePair(t, file("server1"), first, "redis.test")
-	writePair(t, file("server2"), second, "redis.test")
-	for name, a := range map[string]*authority{"ca1": first, "ca2": second, "ca": first} {
-		writePEM(t, file(name+".crt"), "CERTIFICATE", a.cert.Raw)
-	}
-	writePair(t, file("client"), first, "client")
-	port := harness.Must1(harness.FreePort())(t)
-	s := harness.StartFrom(t, harness.MustProgram(t), append(harness.Persistent, "--tls-port", fmt.Sprint(port), "--tls-auth-clients", "yes",
-		"--tls-cert-file", file("server1.crt"), "--tls-key-file", file("server1.key"), "--tls-ca-cert-file", file("ca1.crt")))
-	r.setUp(t, harness.NewClusterOn(t, s, ""), fmt.Sprintf("rediss://cron@127.0.0.1:%d/0", port),
-		fmt.Sprintf("tls = { ca_file = %q, cert_file = %q, key_file = %q, server_name = \"redis.test\" }", file("ca.crt"), file("client.crt"), file("client.key")), s)
-	r.onServer = func(t *testing.T) {
-		harness.Must(t, s.Client.Do(t.Context(), "CONFIG", "SET", "tls-ca-cert-file", file("ca2.crt"), "tls-cert-file", file("server2.crt"), "tls-key-file", file("server2.key")).Err())
-	}
-	r.inFiles = func(t *testing.T) {
-		writePair(t, file("client"), second, "client") // the key of one certificate stands beside the other for a moment
-		writePEM(t, file("ca.crt"), "CERTIFICATE", second.cert.Raw)
-	}
+func startPersistent(t *testing.T, options []string) *harness.RedisServer {
+	t.Helper()
+	return harness.StartFrom(t, harness.MustProgram(t), slices.Concat(harness.Persistent, options))
 }
 
-func rotateCluster(t *testing.T, r *rotation) {
-	k := harness.StartCluster(t)
-	r.setUp(t, harness.NewClusterAt(t, k.URL, ""), strings.Replace(k.URL, "://", "://cron@", 1), "", k.Nodes...)
+func rotateSingle(t *testing.T, options ...string) rotation {
+	s := startPersistent(t, options)
+	return rotation{admin: harness.NewClusterOn(t, s, ""), table: fmt.Sprintf("url = %q", secureURL(s)), servers: [][]*harness.RedisServer{{s}}}
 }
 
-func rotateQuorum(t *testing.T, r *rotation) {
-	servers := []*harness.RedisServer{harness.StartRedis(t, harness.RedisOpts{}), harness.StartRedis(t, harness.RedisOpts{}), harness.StartRedis(t, harness.RedisOpts{})}
-	history := harness.StartRedis(t, harness.RedisOpts{})
-	admin := harness.OnQuorum(t, history, harness.UrlsOf(servers), "")
-	table := fmt.Sprintf("url = %q\nquorum = [\"%s\"]", history.URL, strings.Join(harness.UrlsOf(servers), `", "`))
-	r.setUp(t, admin, "", strings.ReplaceAll(table, "://", "://cron@"), append(servers, history)...)
+// rotateSentinel has servers and Sentinels that connect to each other with TLS, too.
+func rotateSentinel(t *testing.T, options ...string) rotation {
+	s := harness.StartTrio(t, nil, append(options, "--tls-replication", "yes")...)
+	return rotation{admin: harness.NewClusterAt(t, s.Servers[0].URL, ""), sentinels: s.Sentinels, servers: [][]*harness.RedisServer{s.Servers},
+		table: fmt.Sprintf("url = \"rediss-sentinel://cron@%s/%s\"", peerAddrs(s.Sentinels), harness.MasterName)}
 }
 
-// check replaces the password while a run is under way, in either order.
-func (r *rotation) check(t *testing.T) {
+// rotateCluster has nodes that connect to each other with TLS, too.
+func rotateCluster(t *testing.T, options ...string) rotation {
+	k := harness.StartCluster(t, append(options, "--tls-cluster", "yes")...)
+	r := rotation{admin: harness.NewClusterAt(t, k.URL, ""), table: fmt.Sprintf("url = \"rediss-cluster://cron@%s\"", peerAddrs(k.Nodes))}
+	for _, node := range k.Nodes {
+		r.servers = append(r.servers, []*harness.RedisServer{node})
+	}
+	return r
+}
+
+func rotateQuorum(t *testing.T, options ...string) (r rotation) {
+	history := startPersistent(t, options)
+	r.servers = [][]*harness.RedisServer{{history}}
+	var masters []*harness.RedisServer
+	var urls []string
+	for range 3 {
+		s := startPersistent(t, options)
+		masters, urls = append(masters, s), append(urls, secureURL(s))
+		r.servers = append(r.servers, []*harness.RedisServer{s})
+	}
+	r.admin = harness.OnQuorum(t, history, harness.UrlsOf(masters), "")
+	r.table = fmt.Sprintf("url = %q\nquorum = [\"%s\"]", secureURL(history), strings.Join(urls, `", "`))
+	return r
+}
+
+// secureURL names a server with TLS and the user cron.
+func secureURL(s *harness.RedisServer) string { return "rediss://cron@" + s.PeerAddr() + "/0" }
+
+func peerAddrs(servers []*harness.RedisServer) string {
+	var all []string
+	for _, s := range servers {
+		all = append(all, s.PeerAddr())
+	}
+	return strings.Join(all, ",")
+}
+
+// check replaces the passwords while a run is under way, in either order, and the certificates by those of another authority.
+func (r *rotation) check(t *testing.T, second *authority) {
 	t.Helper()
 	replicas := r.StartAll(t, 2)
 	first := r.AwaitTick(t, harness.StartTimeout, "quick", 0).Tick
 	run := r.AwaitTick(t, harness.Soon, "long", first)
 	r.Await(t, harness.Soon, "long", "beat", func(l harness.Line) bool { return l.Event == "beat" && l.RunID == run.RunID })
 
+	writeSide(t, r.file("server"), second)
+	r.reloadCertificates(t)
 	r.replaceOnServers(t, "second")
-	r.onServer(t)
 	r.closeConnections(t)
-	harness.WriteFile(t, r.file, "") // a file that is being written
-	r.inFiles(t)
-	harness.WriteFile(t, r.file, "second\n")
+	harness.Eventually(t, harness.Soon, "refusal of the first secrets", func() bool {
+		return !slices.ContainsFunc(r.servers, func(group []*harness.RedisServer) bool { return isConnected(t, group) })
+	})
+	harness.WriteFile(t, r.file("password"), "") // a file that is being written
+	writeSide(t, r.file("client"), second)
+	r.replaceInFiles(t, "second")
 	r.AwaitTick(t, harness.Soon, "quick", harness.RedisTime(t, r.Client).Unix()+1)
 
-	harness.WriteFile(t, r.file, "third\n")
+	r.replaceInFiles(t, "third")
 	r.closeConnections(t)
 	r.replaceOnServers(t, "third")
 	if lines := harness.RunLines(run.RunID, r.Lines(t, "long")); len(harness.LinesOf("end", lines)) > 0 {
@@ -136,9 +173,9 @@ func (r *rotation) check(t *testing.T) {
 	r.AwaitTick(t, harness.Soon, "quick", last)
 	r.Await(t, harness.StartTimeout, "long", "end", func(l harness.Line) bool { return l.Event == "end" && l.RunID == run.RunID })
 	r.admin.AwaitRun(t, harness.Soon, "long", "end", func(p harness.PastRun) bool { return p.Tick.Unix() == run.Tick && p.Outcome == "ok" })
-	for _, s := range r.servers {
-		if n := len(connected(t, s)); n == 0 {
-			t.Errorf("no replica is connected to %s as cron", s.URL)
+	for _, group := range r.servers {
+		if !isConnected(t, group) {
+			t.Errorf("no replica is connected to %s as cron", peerAddrs(group))
 		}
 	}
 	checkNothingLost(t, r.admin, []string{"quick"}, first, last, time.Unix(last, 0).Add(time.Hour)) // no server loses its data, so a tick is skipped only if a run holds its slot
@@ -148,31 +185,52 @@ func (r *rotation) check(t *testing.T) {
 	harness.CheckOnce(t, harness.Starts(r.Lines(t, "")), 1)
 }
 
-// replaceOnServers replaces the password of the user cron.
-func (r *rotation) replaceOnServers(t *testing.T, password string) {
+// reloadCertificates loads the certificates of the servers from their files. A Sentinel has to be restarted for that.
+func (r *rotation) reloadCertificates(t *testing.T) {
 	t.Helper()
-	for _, s := range r.servers {
-		harness.Must(t, s.Client.Do(t.Context(), "ACL", "SETUSER", "cron", "resetpass", ">"+password).Err())
+	for _, s := range r.all() {
+		if slices.Contains(r.sentinels, s) {
+			s.Restart(harness.MemoryKept)
+			continue
+		}
+		harness.Must(t, s.Client.Do(t.Context(), "CONFIG", "SET", "tls-ca-cert-file", r.file("server-ca.crt"), "tls-cert-file", r.file("server.crt"), "tls-key-file", r.file("server.key")).Err())
 	}
 }
 
-// closeConnections closes all that replicas have.
+// replaceOnServers replaces the password of the user cron. That of the Sentinels is longer.
+func (r *rotation) replaceOnServers(t *testing.T, password string) {
+	t.Helper()
+	for _, s := range r.all() {
+		own := password
+		if slices.Contains(r.sentinels, s) {
+			own += "-sentinel"
+		}
+		harness.Must(t, s.Client.Do(t.Context(), "ACL", "SETUSER", "cron", "reset", "on", ">"+own, "~*", "&*", "+@all").Err())
+	}
+}
+
+func (r *rotation) replaceInFiles(t *testing.T, password string) {
+	t.Helper()
+	harness.WriteFile(t, r.file("password"), password+"\n")
+	harness.WriteFile(t, r.file("sentinel-password"), password+"-sentinel\n")
+}
+
+// closeConnections closes all connections of replicas.
 func (r *rotation) closeConnections(t *testing.T) {
 	t.Helper()
-	for _, s := range r.servers {
+	for _, s := range r.all() {
 		harness.Must(t, s.Client.Do(t.Context(), "CLIENT", "KILL", "USER", "cron").Err())
 	}
 }
 
-// connected lists the connections of the user cron to a server.
-func connected(t *testing.T, s *harness.RedisServer) (all []string) {
+func (r *rotation) all() []*harness.RedisServer { return slices.Concat(r.servers...) }
+
+// isConnected reports whether the user cron has a connection to one of the servers.
+func isConnected(t *testing.T, servers []*harness.RedisServer) bool {
 	t.Helper()
-	for client := range strings.Lines(harness.Must1(s.Client.ClientList(t.Context()).Result())(t)) {
-		if strings.Contains(client, " user=cron ") {
-			all = append(all, client)
-		}
-	}
-	return all
+	return slices.ContainsFunc(servers, func(s *harness.RedisServer) bool {
+		return strings.Contains(harness.Must1(s.Client.ClientList(t.Context()).Result())(t), " user=cron ")
+	})
 }
 
 // writePair writes a certificate and its key beside the given path.
