@@ -49,7 +49,7 @@ neighbor add 192.0.2.9 lladdr 02:00:00:00:00:09 dev hole nud permanent
 func newPrivateNetwork(t *testing.T) *privateNetwork {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can create a network namespace, and serve names in it")
+		t.Fatal("this test needs root: it creates a network namespace, and serves names in it")
 	}
 	n := &privateNetwork{}
 	inNamespace(t, func() error { return unix.Unshare(unix.CLONE_NEWNET) }, func() {

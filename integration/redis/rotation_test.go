@@ -141,7 +141,8 @@ func peerAddrs(servers []*harness.RedisServer) string {
 	return strings.Join(all, ",")
 }
 
-// check replaces the passwords while a run is under way, in either order, and the certificates by those of another authority.
+// check rotates all secrets while a run is under way. The second password is on the servers first, the third one in the files. Another authority signs the new
+// certificates.
 func (r *rotation) check(t *testing.T, second *authority) {
 	t.Helper()
 	replicas := r.StartAll(t, 2)
@@ -197,7 +198,7 @@ func (r *rotation) reloadCertificates(t *testing.T) {
 	}
 }
 
-// replaceOnServers replaces the password of the user cron. That of the Sentinels is longer.
+// replaceOnServers replaces the password of the user cron. The Sentinels get a password of their own, which is longer.
 func (r *rotation) replaceOnServers(t *testing.T, password string) {
 	t.Helper()
 	for _, s := range r.all() {

@@ -119,7 +119,7 @@ func ownVariables() []string {
 
 func environmentKeys() []schema.Key[draft] {
 	return []schema.Key[draft]{
-		{Name: "env", Kind: "table of strings", Read: readEnv, Value: variablesOf, Doc: "Variables of the command, added to those of `[defaults]`."},
+		{Name: "env", Kind: "table of strings", Read: readEnv, Value: variablesOf, Doc: "Variables of the command. `[defaults]` may have more of them."},
 		pathKey("env_file", func(d *draft) *string { return &d.EnvFile },
 			"File of `NAME=VALUE` lines."),
 		{Name: "env_from_file", Kind: "table of paths", Read: readEnvFromFile, Value: filedOf,

@@ -125,7 +125,7 @@ type keyTable struct {
 	rows  [][]string
 }
 
-// ofJob reports whether the keys are those of a job, and not of a table inside it.
+// ofJob reports whether the keys stand in the table of a job itself. Keys of a table inside it do not count.
 func (k keyTable) ofJob() bool {
 	return strings.HasPrefix(k.name, "job ") && !strings.Contains(k.name, ".")
 }

@@ -115,8 +115,8 @@ func (f *fleet) updateMembers(ctx context.Context, self journal.Replica, up []jo
 	}
 }
 
-// readJobs returns the digests of the jobs of each configuration that a registered replica has, by the digest of the configuration. own has those of this
-// replica. A configuration that its replica has not published yet is missing.
+// readJobs maps the digest of each configuration that a registered replica uses to the digests of its jobs. own has the digests of this replica's jobs. A
+// configuration that its replica has not published yet is missing.
 func (f *fleet) readJobs(ctx context.Context, own map[string]string, self journal.Replica, up []journal.Replica) map[string]map[string]string {
 	var others []string
 	for _, e := range up {
