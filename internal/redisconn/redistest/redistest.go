@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// StartJournal starts a server with a URL. Calls of its journal have a minute, because tests share the machine.
+// StartJournal starts a server with a URL. Calls have a minute, because tests share the machine.
 func StartJournal(t testing.TB) (*embedded.Server, *redisconn.Conn, *journal.Journal) {
 	t.Helper()
 	s := start(t, embedded.Config{})
@@ -25,7 +25,19 @@ func StartJournal(t testing.TB) (*embedded.Server, *redisconn.Conn, *journal.Jou
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return s, conn, open(t, conn, time.Minute)
+	return s, Patient(t, conn), open(t, conn, time.Minute)
+}
+
+// Patient gives each round trip of a new connection a minute, and returns the connection.
+func Patient(t testing.TB, conn *redisconn.Conn) *redisconn.Conn {
+	t.Helper()
+	client, ok := conn.UniversalClient.(*redis.Client)
+	if !ok {
+		t.Fatalf("%T has other options", conn.UniversalClient)
+	}
+	o := client.Options() // the client reads them for each command
+	o.ReadTimeout, o.WriteTimeout = time.Minute, time.Minute
+	return conn
 }
 
 // StartInMemory starts a server without a socket, as fake time requires. Its client tries each command once, and its journal has the timeout of replicas.

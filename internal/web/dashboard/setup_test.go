@@ -17,6 +17,7 @@ import (
 	"github.com/cronclave/cronclave/internal/embedded"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler/run"
 	"go.uber.org/goleak"
@@ -55,8 +56,9 @@ func newSite(t testing.TB, url string) *site {
 	}
 	source, err := redisconn.Named{Flag: url}.Find()
 	s.must(err)
-	s.conn, err = redisconn.Open(source)
+	conn, err := redisconn.Open(source)
 	s.must(err)
+	s.conn = redistest.Patient(t, conn)
 	t.Cleanup(func() { _ = s.conn.Close() })
 	namespace := fmt.Sprintf("site%d", time.Now().UnixNano())
 	s.journal, err = journal.New(journal.Config{Redis: s.conn, Namespace: namespace, Runs: 100, Timeout: 30 * time.Second})
