@@ -43,3 +43,36 @@ func TestCrontabDetails(t *testing.T) {
 		"a variable in Latin-1":                {crontabOf(""), "", "A=\xe9\n0 3 * * * a\n", "not UTF-8", ""},
 	})
 }
+
+// TestNamesComeFromPrograms has commands whose first words are keywords of the shell, tests or wrappers: a name is the first program behind them.
+func TestNamesComeFromPrograms(t *testing.T) {
+	t.Parallel()
+	for command, want := range map[string]string{
+		"if [ -x /usr/bin/foo ]; then /usr/bin/foo; fi":                               "foo",
+		"if [ -x /usr/bin/foo ] && [ -f /etc/foo.conf ];then /usr/bin/foo;fi":         "foo",
+		"if test -x /usr/bin/foo; then /usr/bin/foo.sh -v; fi":                        "foo",
+		"if [[ ! -d /srv ]]; then\n  mkdir /srv\nfi":                                  "mkdir",
+		"if ! /opt/alive; then echo dead; fi":                                         "alive",
+		"if [ -x /a ]; then cd /a ; fi; if [ -x /b ]; then foo; fi":                   "foo",
+		"if [ -x /a ]; then /a/new x; elif [ -x /b ]; then /b/old; else old; fi":      "new",
+		`if [ "$(curl localhost/ping)" != pong ]; then service web restart; fi`:       "service",
+		"for i in a b; do /bin/run $i; done":                                          "run",
+		"while read -r x; do foo $x; done < /etc/list":                                "foo",
+		"until ping -c1 db; do sleep 1; done; bar":                                    "ping",
+		"case $(hostname) in a|b) foo;; *) bar;; esac":                                "foo",
+		"[ -x /usr/bin/foo ] && { /usr/bin/foo; }":                                    "foo",
+		"[ -d /var/x ] && find /var/x -exec rm {} \\;":                                "find",
+		"test -x /usr/sbin/anacron || ( cd / && run-parts --report /etc/cron.daily )": "run-parts",
+		"(foo; bar)":                       "foo",
+		"! foo":                            "foo",
+		"cd /x || exit; make all":          "make",
+		"A=1 nice -n 5 timeout 5m foo|bar": "foo",
+		`bash -c "if foo; then bar; fi"`:   "foo",
+		"if true; then :; fi > /dev/null":  "job",
+		"fi; done > /x; esac; }":           "job",
+	} {
+		if got := programOf(command); got != want {
+			t.Errorf("%q: %q instead of %q", command, got, want)
+		}
+	}
+}

@@ -167,26 +167,29 @@ func (n namer) unique(wish string) string {
 	}
 }
 
-// wrappers lists programs that start the program that a job is named after.
-var wrappers = regexp.MustCompile(`^(env|nice|ionice|sudo|timeout|flock|bash|sh|zsh|dash|ksh|python[0-9.]*|php[0-9.]*|perl|ruby|node|time|nohup|exec|chronic|setsid|command|test|\[|cd|source|\.|if|then|while|sleep|true|export|set|umask|eval)$`)
+var (
+	// commandEnd matches what is between two commands of a shell, and the head of a case up to its first pattern.
+	commandEnd = regexp.MustCompile(`[;\n]|\|\|?|&&|\bcase\s.*?\sin\s[^)]*\)`)
+	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	// wrappers lists the words before the program that a job is named after: programs that start it, and keywords of the shell.
+	wrappers = regexp.MustCompile(`^(env|nice|ionice|sudo|timeout|flock|bash|sh|zsh|dash|ksh|python[0-9.]*|php[0-9.]*|perl|ruby|node|time|nohup|exec|chronic|setsid|command|` +
+		`if|then|elif|else|while|until|do|true|set|umask|eval)$`)
+	// unnamed lists the first words of commands without a program that a job is named after.
+	unnamed = regexp.MustCompile(`^(cd|test|\[\[?|sleep|\.|source|export|exit|read|for|select|case|function|fi|done|esac)$`)
+)
 
-var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
-
-// programOf returns a name for a command: the base name of the first program that is no wrapper. A directory change or a test counts up to the next separator.
+// programOf returns a name for a command: the base name of the first program that is no wrapper, keyword, directory change or test.
 func programOf(command string) string {
-	skip := false
-	for _, word := range strings.Fields(command) {
-		bare := strings.Trim(word, `"'();{}`)
-		base := path.Base(bare)
-		switch {
-		case bare == "&&" || bare == "||" || word == ";" || word == "|":
-			skip = false
-		case strings.HasSuffix(word, ";"):
-			skip = false
-		case skip, bare == "", assignment.MatchString(bare), strings.HasPrefix(bare, "-"), bare[0] < 'A' && bare[0] != '/' && bare[0] != '.':
-		case wrappers.MatchString(base):
-			skip = base == "cd" || base == "test" || base == "[" || base == "[ " || base == "sleep" || base == "." || base == "source" || base == "export"
-		default:
+	for _, simple := range commandEnd.Split(command, -1) {
+		for _, word := range strings.Fields(simple) {
+			bare := strings.Trim(word, `"'(){}`)
+			base := path.Base(bare)
+			if bare != "" && unnamed.MatchString(base) || word == "}" {
+				break
+			}
+			if bare == "" || assignment.MatchString(bare) || bare[0] < 'A' && bare[0] != '/' && bare[0] != '.' || wrappers.MatchString(base) {
+				continue
+			}
 			return strings.TrimSuffix(base, path.Ext(base))
 		}
 	}
