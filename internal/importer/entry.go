@@ -30,6 +30,7 @@ type entry struct {
 
 // ticks has the values of the keys that say when a job runs.
 type ticks struct {
+	original         []string // the lines of the source that say it, if they are lines of their own
 	schedule, except []string
 	calendar         []string // dates of the job's own calendar
 	startsAt         string

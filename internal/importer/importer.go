@@ -111,13 +111,16 @@ func (c *conversion) count() (carried, refused int) {
 	return carried, refused
 }
 
-// complete gives an entry a name, unless it has one, and refuses it if it has a secret or a fault. Of one with a secret, only place and schedule are left.
+// complete gives an entry a name, unless it has one, and refuses it if it has a secret or a fault. Of one with a secret, only place and times are left.
 func (e *entry) complete(names namer) {
 	if e.name == "" {
 		e.name = names.unique(programOf(cmp.Or(e.program, e.script, strings.Join(e.argv, " "))))
 	}
 	if slices.ContainsFunc(append(e.source, e.script, strings.Join(e.argv, " ")), hasSecret) {
-		e.source, e.argv, e.script = []string{"schedule: " + strings.Join(e.schedule, "; ")}, nil, ""
+		e.source, e.argv, e.script = slices.DeleteFunc(e.original, hasSecret), nil, ""
+		if len(e.source) == 0 {
+			e.source = []string{"schedule: " + strings.Join(e.schedule, "; ")}
+		}
 		e.refused = "it holds what looks like a secret; put that into a file, name the file in env_from_file, and write the command with the variable"
 	}
 	if e.refused == "" {

@@ -256,11 +256,12 @@ func (c *conversion) readTimer(u *unit, set unitSet) {
 	for key, list := range u.settings {
 		for _, value := range list {
 			if name, ok := strings.CutPrefix(key, "Timer."); ok {
-				e.source = append(e.source, name+"="+value)
+				e.original = append(e.original, name+"="+value)
 			}
 		}
 	}
-	slices.Sort(e.source)
+	slices.Sort(e.original)
+	e.source = e.original
 	stem := strings.TrimSuffix(u.name, ".timer")
 	e.name, e.description = c.names.unique(stem), u.last("Unit.Description")
 	started := cmp.Or(u.last("Timer.Unit"), stem+".service")

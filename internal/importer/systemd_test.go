@@ -39,6 +39,8 @@ func TestUnitDetails(t *testing.T) {
 		"the same name in two ranks":          {units, "", strings.ReplaceAll(unitOf("ExecStart=/bin/x"), "/x/", "/etc/") + "# /usr/lib/j.service\n[Service]\nExecStart=/bin/y\n", `["/bin/x"]`, "/bin/y"},
 		"the same name in two folders":        {units, "", unitOf("ExecStart=/bin/x") + "# /y/j.service\n[Service]\nExecStart=/bin/y\n", "of the same name", ""},
 		"a masked service":                    {units, "", "# /x/j.timer\n[Timer]\nOnCalendar=daily\n# /etc/j.service\n# /usr/lib/j.service\n[Service]\nExecStart=/bin/y\n", notCarried, ""},
+		"times of a refused timer":            {units, "", "# /x/j.timer\n[Timer]\nOnCalendar=*-*~01\nOnBootSec=5min\nPersistent=true\n# /x/j.service\n[Service]\nExecStart=/bin/x --token=hunter2\n", "/x/j.timer: OnBootSec=5min\n# /x/j.timer: OnCalendar=*-*~01\n# /x/j.timer: Persistent=true\n# not carried: it holds", "hunter2"},
+		"a secret among the times":            {units, "", "# /x/j.timer\n[Timer]\nOnCalendar=hourly\nX-Token=hunter2\n# /x/j.service\n[Service]\nExecStart=/bin/x\n", "/x/j.timer: OnCalendar=hourly\n# not carried: it holds", "hunter2"},
 		"a template from systemctl cat":       {units, "", "# /x/d@.timer\n[Timer]\nOnCalendar=daily\n# /x/d@.service\n[Service]\nExecStart=/bin/x %i\n", "also in the output of systemctl cat", ""},
 	})
 }
