@@ -1,7 +1,9 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -53,11 +55,8 @@ func Program(t *testing.T, pkg string) string {
 func build(pkg string) (string, error) {
 	pkg, tag, _ := strings.Cut(pkg, "#")
 	name := path.Base(pkg) + tag
-	if dir := os.Getenv(builtSetting); dir != "" {
-		executable := filepath.Join(dir, name)
-		if _, err := os.Stat(executable); err == nil {
-			return executable, nil
-		}
+	if built, err := builtProgram(name); built != "" || err != nil {
+		return built, err
 	}
 	if builds.dir == "" {
 		dir, err := os.MkdirTemp("", "cronclave-bin-")
@@ -75,6 +74,33 @@ func build(pkg string) (string, error) {
 		return "", fmt.Errorf("%s: %w\n%s", cmd, err, out)
 	}
 	return executable, nil
+}
+
+// builtProgram returns the path of a program in the folder of builtSetting, or "" if it is not there. A program outside of the repository is an error, because
+// it may be built from another tree.
+func builtProgram(name string) (string, error) {
+	dir := os.Getenv(builtSetting)
+	program, err := realPath(filepath.Join(dir, name))
+	if dir == "" || errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	tree, treeErr := realPath(Root)
+	if err := errors.Join(err, treeErr); err != nil {
+		return "", fmt.Errorf("%s: %w", builtSetting, err)
+	}
+	if below, err := filepath.Rel(tree, program); err != nil || !filepath.IsLocal(below) {
+		return "", fmt.Errorf("%s: %s is outside of the tree under test, %s: unset it, or name a folder of this tree", builtSetting, program, tree)
+	}
+	return program, nil
+}
+
+// realPath returns an absolute path without links.
+func realPath(name string) (string, error) {
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(name)
 }
 
 func raceWanted() bool {

@@ -200,3 +200,21 @@ func TestWaitLinesLeavesOutAnUnfinishedLine(t *testing.T) {
 		t.Errorf("lines: %q", got)
 	}
 }
+
+// TestProgramsAreOfThisTree refuses a program outside of the repository, which is built from another tree.
+func TestProgramsAreOfThisTree(t *testing.T) {
+	inside, outside := Absolute(t, "testdata/standin"), t.TempDir()
+	if err := errors.Join(os.WriteFile(outside+"/standin", nil, 0o700), os.Symlink(inside, outside+"/link")); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{"": "", inside: inside + "/main.go", outside + "/link": inside + "/main.go", outside: "", inside + "/nothing": ""} {
+		t.Setenv(builtSetting, dir)
+		if got, err := builtProgram("main.go"); got != want || err != nil {
+			t.Errorf("%q: %q, %v", dir, got, err)
+		}
+	}
+	t.Setenv(builtSetting, outside)
+	if got, err := build(standinProgram); err == nil || !strings.Contains(err.Error(), outside+"/standin is outside of the tree under test") {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -17,7 +17,7 @@
 //	CRONCLAVE_TEST_REDIS        URL of a running server that tests of ./locking and ./internal/journal use; the tests here ignore it
 //	CRONCLAVE_TEST_ENGINE       name and version that each server must report, such as "valkey 9.1.2" (make engines sets both)
 //	CRONCLAVE_TEST_INSTALL=1    allows to install redis-server and postgresql with apt-get where nothing else is there (make test sets it)
-//	CRONCLAVE_TEST_PROGRAMS     folder of the programs under test, which make builds once; what is not there is built
+//	CRONCLAVE_TEST_PROGRAMS     folder, in this tree, of the programs under test, which make builds once; what is not there is built
 //	CRONCLAVE_TEST_RACE=0       builds the binary without the race detector
 //	CRONCLAVE_TEST_SEED=N       repeats the choices of an earlier run of a test that draws lots
 //	CRONCLAVE_TEST_SOAK=1h      the length of TestSoak (make soak sets it)
