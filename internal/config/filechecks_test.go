@@ -3,6 +3,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,7 +76,7 @@ inherit_env = false
 // TestUntrustedConfiguration checks that, as root, no configuration file of another user is read, and no folder of another user is searched.
 func TestUntrustedConfiguration(t *testing.T) {
 	t.Chdir(openDir(t))
-	for _, f := range []string{"jobs.d", "open.d"} {
+	for _, f := range []string{"jobs.d", "open.d", "shared.d"} {
 		if err := os.Mkdir(f, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +89,7 @@ func TestUntrustedConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Chmod("open.d", 0o777); err != nil {
+	if err := errors.Join(os.Chmod("open.d", 0o777), os.Chmod("shared.d", 0o777|os.ModeSticky)); err != nil {
 		t.Fatal(err)
 	}
 	if os.Geteuid() != 0 {
@@ -97,11 +98,12 @@ func TestUntrustedConfiguration(t *testing.T) {
 	if err := os.Chown("jobs.d/theirs.toml", 4001, -1); err != nil {
 		t.Fatal(err)
 	}
-	_, err := loadConfig(t, "include = ['jobs.d/*.toml', 'open.d/*.toml']\n", Options{Trust: safefile.Administrators})
+	_, err := loadConfig(t, "include = ['jobs.d/*.toml', 'open.d/*.toml', 'shared.d/*.toml']\n", Options{Trust: safefile.Administrators})
 	compareFaults(t, err, []string{
 		"jobs.toml:1:12: jobs.d/group.toml can be written by the group 0: refused, because cronclave runs as root; run: chmod go-w jobs.d/group.toml",
 		"jobs.toml:1:12: jobs.d/theirs.toml belongs to the user 4001: refused, because cronclave runs as root; run: chown root jobs.d/theirs.toml",
 		"jobs.toml:1:29: DIR/open.d can be written by the group 0 and others: refused, because cronclave runs as root; run: chmod go-w DIR/open.d",
+		"jobs.toml:1:46: DIR/shared.d lets other users add files: refused, because cronclave runs as root; move the files to a folder that only root can write to",
 		`jobs.d/good.toml:1:1: unknown key "nothing" at the top level; did you mean "notify"?`,
 	})
 }

@@ -183,15 +183,20 @@ func TestReadOnlyMount(t *testing.T) {
 		if data, err := Read(t.Context(), dir+"/jobs.toml", Policy{MaxBytes: limit, Trust: Administrators}); err != nil || string(data) != "jobs" {
 			t.Errorf("%q, %v", data, err)
 		}
+		must(t, InspectFolder(dir, Administrators))
 		return
 	}
-	dir := folder(t, filepath.Join(t.TempDir(), "mount"), 0o777)
+	dir := folder(t, filepath.Join(t.TempDir(), "mount"), 0o777|os.ModeSticky)
 	put(t, folder(t, dir+"/..1", 0o777)+"/jobs.toml", "jobs", 0o664)
 	must(t, os.Symlink("..1", dir+"/..data"))
 	must(t, os.Symlink("..data/jobs.toml", dir+"/jobs.toml"))
 	_, err := Read(t.Context(), dir+"/jobs.toml", Policy{MaxBytes: limit, Trust: Administrators})
 	if untrusted := (*UntrustedError)(nil); errors.As(err, &untrusted) != (os.Geteuid() == 0) {
 		t.Errorf("where it is not mounted: %v", err)
+	}
+	err = InspectFolder(dir, Administrators)
+	if untrusted := (*UntrustedError)(nil); errors.As(err, &untrusted) != (os.Geteuid() == 0) {
+		t.Errorf("a folder to which others can add files, where it is not mounted: %v", err)
 	}
 	child := exec.Command(os.Args[0], "-test.run=^TestReadOnlyMount$", "-test.v")
 	child.Env = append(os.Environ(), "SAFEFILE_MOUNT="+dir)

@@ -135,10 +135,17 @@ func checkTrust(fd int, name string, st *unix.Stat_t, as *Identity) error {
 	if err := judgeOwner(name, st, owners, func() bool { return readOnly(fd) }); err != nil {
 		return err
 	}
-	return judgePath(name, owners)
+	_, _, err := judgePath(name, owners)
+	return err
 }
 
-func inspectFolder(name string) error { return judgePath(name, []uint32{0}) }
+func inspectFolder(name string) error {
+	folder, shared, err := judgePath(name, []uint32{0})
+	if err == nil && shared && !readOnlyPath(folder) {
+		err = &UntrustedError{Path: folder, Problem: "lets other users add files"}
+	}
+	return err
+}
 
 // judgeOwner checks the owner and the mode of a file or folder. fixed reports whether it is protected although its mode lets other users write.
 func judgeOwner(path string, st *unix.Stat_t, owners []uint32, fixed func() bool) error {
@@ -188,14 +195,15 @@ func exposedTo(st *unix.Stat_t, as *Identity) string {
 	return permittedClasses(st, bits)
 }
 
-// judgePath checks each folder on the way to a file. It also checks the owner of each link in a shared folder, because the owner may replace the link.
-func judgePath(name string, owners []uint32) error {
+// judgePath checks each folder on the way to a file. It also checks the owner of each link in a shared folder, because the owner may replace the link. It returns
+// the last folder, and whether other users may add files to it.
+func judgePath(name string, owners []uint32) (folder string, shared bool, err error) {
 	rest, err := pathParts(name)
 	if err != nil {
-		return readError(name, err)
+		return "", false, readError(name, err)
 	}
 	links := 0
-	folder, shared, err := judgeFolder("/", owners)
+	folder, shared, err = judgeFolder("/", owners)
 	for len(rest) > 0 && err == nil {
 		part := rest[0]
 		rest = rest[1:]
@@ -206,20 +214,20 @@ func judgePath(name string, owners []uint32) error {
 		path := filepath.Join(folder, part)
 		var st unix.Stat_t
 		if err := retryInterrupted(func() error { return unix.Lstat(path, &st) }); err != nil {
-			return readError(path, err)
+			return folder, shared, readError(path, err)
 		}
 		switch uint32(st.Mode) & unix.S_IFMT {
 		case unix.S_IFLNK:
 			if shared && !slices.Contains(owners, st.Uid) {
-				return &UntrustedError{Path: path, Problem: fmt.Sprintf("is a symbolic link of the user %d in a folder that others can write to", st.Uid),
+				return folder, shared, &UntrustedError{Path: path, Problem: fmt.Sprintf("is a symbolic link of the user %d in a folder that others can write to", st.Uid),
 					Remedy: "chown -h root " + shellQuoted(path)}
 			}
 			if links++; links > maxLinks {
-				return readError(name, unix.ELOOP)
+				return folder, shared, readError(name, unix.ELOOP)
 			}
 			target, err := os.Readlink(path)
 			if err != nil {
-				return err //nolint:wrapcheck // the error names the link
+				return folder, shared, err //nolint:wrapcheck // the error names the link
 			}
 			if filepath.IsAbs(target) {
 				folder = "/"
@@ -229,7 +237,7 @@ func judgePath(name string, owners []uint32) error {
 			folder, shared, err = judgeFolder(path, owners)
 		}
 	}
-	return err
+	return folder, shared, err
 }
 
 // pathParts returns the elements of the absolute path. It keeps "..", because the target of ".." depends on the links before it.

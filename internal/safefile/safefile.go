@@ -58,7 +58,7 @@ const (
 	Everybody Trust = iota
 	// Administrators checks files if the process is root, because a user who can change a file could then use the rights of root. The file, and each folder
 	// and link on the way to it, must belong to root or to Policy.As, and must not be writable by a group or by others. A folder may be writable if it has
-	// the sticky bit (/tmp) or is on a read-only mount.
+	// the sticky bit (/tmp) or is on a read-only mount: see also InspectFolder.
 	Administrators
 )
 
@@ -68,12 +68,16 @@ type UntrustedError struct {
 	Path string
 	// Problem is the predicate of a sentence whose subject is Path.
 	Problem string
-	// Remedy is a shell command that removes the problem.
+	// Remedy is a shell command that removes the problem; "" if Path is a folder that other users need, such as /tmp.
 	Remedy string
 }
 
 func (e *UntrustedError) Error() string {
-	return fmt.Sprintf("%s %s: refused, because cronclave runs as root; run: %s", e.Path, e.Problem, e.Remedy)
+	advice := "run: " + e.Remedy
+	if e.Remedy == "" {
+		advice = "move the files to a folder that only root can write to"
+	}
+	return fmt.Sprintf("%s %s: refused, because cronclave runs as root; %s", e.Path, e.Problem, advice)
 }
 
 // Info describes a file without its content.
@@ -106,8 +110,8 @@ func Inspect(ctx context.Context, name string, p Policy) (Info, error) {
 	return info, err
 }
 
-// InspectFolder checks a folder as [Read] checks the folders on the way to a file. Use it if other users must not add files to the folder. A folder with the
-// sticky bit passes nevertheless.
+// InspectFolder checks a folder of which all files are read. It checks the folder as [Read] checks the folders on the way to a file, but the sticky bit does not
+// help: a file that another user adds would be refused, and all others with it.
 func InspectFolder(name string, t Trust) error {
 	if t == Everybody || os.Geteuid() != 0 {
 		return nil
