@@ -117,15 +117,15 @@ func ConditionsOf(zones *cronspec.Zones, jobs []journal.JobInfo, info journal.Jo
 			from = skipped
 		}
 	}
-	limit := millis(info.StaleAfterMS)
-	if limit > 0 && now.Sub(from) > limit && hasTicksLeft(schedulesOf(zones, jobs, info), now) {
+	limit, specs := millis(info.StaleAfterMS), schedulesOf(zones, jobs, info)
+	if limit > 0 && now.Sub(from) > limit && hasTicksLeft(specs, now) {
 		list = append(list, Condition{Code: Stale, Since: from.Add(limit),
 			Message: fmt.Sprintf("job %s has not ended ok since %s, for longer than stale_after (%v)", info.Name, from.UTC().Format(time.RFC3339), limit)})
 	}
 	if info.ExpectBy == "" {
 		return list
 	}
-	if due, overdue := overdueSince(zones, info, schedulesOf(zones, jobs, info), from, now); overdue {
+	if due, overdue := overdueSince(zones, info, specs, from, now); overdue {
 		list = append(list, Condition{Code: Overdue, Since: due,
 			Message: fmt.Sprintf("job %s has not ended ok by %s (expect_by)", info.Name, due.Format("15:04 MST on 2006-01-02"))})
 	}
@@ -188,7 +188,8 @@ func roundUsual(d time.Duration) time.Duration {
 }
 
 // overdueSince reports whether the last tick before the last instant of expect_by came after from, the time since which the job has lacked a success. It returns
-// the first instant of expect_by after the oldest such tick. A tick at an instant of expect_by has until the next one.
+// the first instant of expect_by after the oldest such tick. A tick at an instant of expect_by has until the next one. The last tick of an expired job is
+// overdue for [problemOfExpired].
 func overdueSince(zones *cronspec.Zones, info journal.JobInfo, specs []*cronspec.Schedule, from, now time.Time) (since time.Time, overdue bool) {
 	at, err := time.Parse("15:04", info.ExpectBy)
 	if err != nil {
@@ -202,8 +203,8 @@ func overdueSince(zones *cronspec.Zones, info journal.JobInfo, specs []*cronspec
 	if due.After(now) {
 		due = clockOn(now.In(zone), -1, at)
 	}
-	oldest := tickAfter(specs, from)
-	if !from.Before(tickBefore(specs, due)) || oldest.IsZero() {
+	oldest, last := tickAfter(specs, from), tickBefore(specs, due)
+	if !from.Before(last) || oldest.IsZero() || isOver(specs, last, now) {
 		return since, false
 	}
 	if since = clockOn(oldest.In(zone), 0, at); !since.After(oldest) {

@@ -85,6 +85,7 @@ func TestMissingSuccess(t *testing.T) {
 	scheduled := func(expressions ...string) journal.JobInfo {
 		return with(daily, func(j *journal.JobInfo) { j.Schedule = expressions })
 	}
+	expiring := with(daily, func(j *journal.JobInfo) { j.ExpiresAt = clock(t, "2026-11-27 03:00:00") })
 	stale := with(daily, func(j *journal.JobInfo) {
 		j.ExpectBy, j.Timezone, j.StaleAfterMS = "", "UTC", (48 * time.Hour).Milliseconds()
 	})
@@ -121,6 +122,10 @@ func TestMissingSuccess(t *testing.T) {
 		{info: daily, lastOK: "2026-11-26 02:30:00", now: "2026-12-31 12:00:00", want: []string{"overdue 2026-11-27 05:30:00"}},
 		{info: daily, lastOK: "2026-11-27 02:00:01", now: "2026-11-27 05:30:00"},
 		{info: daily, lastOK: "2026-11-26 02:30:00", now: "2026-11-27 05:30:00", paused: true},
+		{info: expiring, lastOK: "2026-11-26 02:30:00", now: "2026-12-04 01:59:59", want: []string{"overdue 2026-11-27 05:30:00"}}, // its last tick was a week ago
+		{info: expiring, lastOK: "2026-11-26 02:30:00", now: "2026-12-04 02:00:01"},
+		{info: expiring, lastOK: "2026-11-20 02:30:00", now: "2026-12-04 01:59:59", want: []string{"overdue 2026-11-21 05:30:00"}}, // earlier ticks have been overdue for longer
+		{info: expiring, lastOK: "2026-11-20 02:30:00", now: "2026-12-04 02:00:01"},
 		{info: daily, now: "2026-11-27 05:30:00"}, // it is new
 		{info: daily, first: "2026-11-26 12:00:00", now: "2026-11-27 05:29:59"},
 		{info: daily, first: "2026-11-26 12:00:00", now: "2026-11-27 05:30:00", want: []string{"overdue 2026-11-27 05:30:00"}},

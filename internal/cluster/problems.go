@@ -155,7 +155,7 @@ func (j Job) failureProblem() (p Problem, failed bool) {
 
 func (j Job) isFailing() bool {
 	recovers := j.Last != nil && j.Last.Outcome == journal.OutcomeRunning && j.LastEnd != nil && !j.Last.Tick.IsZero() && j.Last.Tick.Equal(j.LastEnd.Tick)
-	return j.Enabled && j.LastEnd != nil && j.LastEnd.Failed() && !recovers
+	return j.Enabled && j.LastEnd != nil && j.LastEnd.Failed() && !j.isOver && !recovers
 }
 
 // withoutTries returns the newest records, at most RecentRuns, without failed attempts that were retried.

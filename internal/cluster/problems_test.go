@@ -188,12 +188,48 @@ func TestFailuresLast(t *testing.T) {
 		"a failure of another tick":  {[]journal.Record{{Outcome: "running", Tick: tick}, {Outcome: "abandoned", Tick: tick.Add(-time.Second)}}, true},
 		"many runs and tries before": {append(slices.Repeat([]journal.Record{record("running")}, 2*RecentRuns), record("failed")), true},
 	} {
-		j := jobOf(nil, journal.JobInfo{Name: "j", Enabled: true}, election.State{}, tc.newestFirst, tick)
+		j := jobOf(nil, nil, journal.JobInfo{Name: "j", Enabled: true}, election.State{}, tc.newestFirst, tick)
 		if j.isFailing() != tc.failing {
 			t.Errorf("after %s: failing %v", name, j.isFailing())
 		}
 		if j.Enabled = false; j.isFailing() {
 			t.Errorf("after %s: failing though it is not enabled", name)
+		}
+	}
+}
+
+// TestFailureOfAnExpiredJob: a failure of a job without further ticks is a problem for a week. That of a job with ticks, or whose ticks are unknown, stays.
+func TestFailureOfAnExpiredJob(t *testing.T) {
+	t.Parallel()
+	end := time.Date(2026, 11, 27, 3, 30, 0, 0, time.UTC)
+	const week = 7 * 24 * time.Hour
+	daily := journal.JobInfo{Name: "daily", Schedule: []string{"0 3 * * *"}, Timezone: "UTC", Enabled: true}
+	expired := daily
+	expired.Name, expired.ExpiresAt = "expired", end
+	after := func(parents ...string) journal.JobInfo {
+		return journal.JobInfo{Name: "child", After: parents, Timezone: "UTC", Enabled: true}
+	}
+	for name, tc := range map[string]struct {
+		info    journal.JobInfo
+		outcome journal.Outcome
+		age     time.Duration
+		failing bool
+	}{
+		"expired, after a week":          {expired, "failed", week, true},
+		"expired, after more":            {expired, "failed", week + 1, false},
+		"expired and missed, after more": {expired, "missed", week + 1, false},
+		"with ticks":                     {daily, "failed", 50 * week, true},
+		"chained, after a week":          {after("expired", "daily"), "failed", week, true},
+		"chained, after more":            {after("expired", "daily"), "failed", week + 1, false},
+		"chained with ticks":             {after("daily"), "failed", 50 * week, true},
+		"after a job that is not known":  {after("expired", "removed"), "failed", 50 * week, true},
+	} {
+		j := jobOf(nil, []journal.JobInfo{tc.info, daily, expired}, tc.info, election.State{}, []journal.Record{{Outcome: tc.outcome, Finished: end}}, end.Add(tc.age))
+		if j.isFailing() != tc.failing {
+			t.Errorf("%s: failing %v", name, j.isFailing())
+		}
+		if _, problem := j.failureProblem(); problem != tc.failing {
+			t.Errorf("%s: a problem %v", name, problem)
 		}
 	}
 }

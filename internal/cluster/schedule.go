@@ -102,6 +102,14 @@ func hasTicksLeft(specs []*cronspec.Schedule, now time.Time) bool {
 	return !slices.ContainsFunc(specs, func(s *cronspec.Schedule) bool { return s.Next(now).IsZero() })
 }
 
+// problemOfExpired is the time for which the last failure or tick of an expired job can be a problem. No later run could end the problem.
+const problemOfExpired = 7 * 24 * time.Hour
+
+// isOver reports whether a failure or a tick of a job at t is no problem any more, because the job has expired.
+func isOver(specs []*cronspec.Schedule, t, now time.Time) bool {
+	return now.Sub(t) > problemOfExpired && !hasTicksLeft(specs, now)
+}
+
 func scheduleOf(zones *cronspec.Zones, info journal.JobInfo) (spec *cronspec.Schedule, zone *time.Location, err error) {
 	if zone, err = zones.Location(info.Timezone); err != nil {
 		return nil, nil, err

@@ -75,6 +75,7 @@ type Job struct {
 	// LastEnd is the newest record of a run that has ended, or of a missed tick; nil if the records that were read have none. Canceled runs, skipped ticks, and
 	// failed attempts that were retried do not count.
 	LastEnd *journal.Record `json:"last_end,omitempty"`
+	isOver  bool            // LastEnd is a failure that is no problem any more
 	Next    *time.Time      `json:"next,omitempty"` // in the job's zone
 	Holders []Holder        `json:"holders"`
 	// Failures are the failures since the last success; nil if the job does not fail.
@@ -230,7 +231,7 @@ func (r *statusReader) readJobs(ctx context.Context) (err error) {
 			state = election.State{Now: r.status.Now} // the holders and the pause of the job are unknown
 		}
 		r.noteClosed(state.Closed)
-		r.status.Jobs = append(r.status.Jobs, jobOf(r.Zones(), r.jobs[i], state, recent[names[i]], r.status.Now))
+		r.status.Jobs = append(r.status.Jobs, jobOf(r.Zones(), r.jobs, r.jobs[i], state, recent[names[i]], r.status.Now))
 	}
 	if err := r.addConditions(ctx); err != nil {
 		return err
@@ -329,7 +330,7 @@ func (r *statusReader) readRecent(ctx context.Context, names []string) (map[stri
 	return recent, nil
 }
 
-func jobOf(zones *cronspec.Zones, info journal.JobInfo, state election.State, recent []journal.Record, now time.Time) Job {
+func jobOf(zones *cronspec.Zones, infos []journal.JobInfo, info journal.JobInfo, state election.State, recent []journal.Record, now time.Time) Job {
 	j := Job{Name: info.Name, Schedule: append([]string{}, info.Schedule...), After: info.After, Timezone: info.Timezone, Enabled: info.Enabled,
 		Holders: holdersOf(state), Next: nextTick(zones, info, now), Recent: withoutTries(recent), LastEnd: lastEnd(recent), Parallel: info.Parallel, JitterMS: info.JitterMS, Pool: info.Pool, Tags: info.Tags, Where: info.Where}
 	if j.Paused = state.Pause.On(state.Now); j.Paused {
@@ -337,6 +338,9 @@ func jobOf(zones *cronspec.Zones, info journal.JobInfo, state election.State, re
 	}
 	if len(recent) > 0 {
 		j.Last = &recent[0]
+	}
+	if j.LastEnd != nil && j.LastEnd.Failed() {
+		j.isOver = isOver(schedulesOf(zones, infos, info), j.LastEnd.Finished, now)
 	}
 	return j
 }
