@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,23 +78,16 @@ func (a *app) triggerJob(ctx context.Context, req cluster.TriggerRequest, opt tr
 		return err
 	}
 	defer o.close()
-	switch jobs, err := o.Instances(ctx, req.Job); {
+	asked, err := o.Trigger(ctx, req)
+	switch {
+	case errors.Is(err, cluster.ErrDisabled):
+		return fmt.Errorf("%w; run it here with: cronclave exec %s", err, req.Job)
 	case err != nil:
 		return o.withExitCode(err)
-	case len(jobs) > 1 && opt.wait:
-		return usageError("--wait is for one run, and job %s runs on every replica: name one of %s", req.Job, strings.Join(jobs, ", "))
-	case len(jobs) > 1:
-		return triggerAll(ctx, a, o, req, jobs, opt)
-	default:
-		req.Job = jobs[0]
+	case len(asked) > 1:
+		return a.awaitStarts(ctx, o, asked, opt)
 	}
-	r, err := o.Trigger(ctx, req)
-	if errors.Is(err, cluster.ErrDisabled) {
-		return fmt.Errorf("%w; run it here with: cronclave exec %s", err, req.Job)
-	}
-	if err != nil {
-		return o.withExitCode(err)
-	}
+	r := asked[0].Request
 	if opt.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, opt.timeout, errTimeout)
@@ -113,22 +105,17 @@ func (a *app) triggerJob(ctx context.Context, req cluster.TriggerRequest, opt tr
 	return a.followRun(ctx, o, t, opt)
 }
 
-// triggerAll triggers the instances of a job with per_tick = "all". If some of them are not run, it continues with the others, and returns all errors.
-func triggerAll(ctx context.Context, a *app, o *operating, req cluster.TriggerRequest, jobs []string, opt triggerOptions) error {
-	var asked []journal.Request
+// awaitStarts waits for the starts of the instances of a job with per_tick = "all". If some of them are not run, it continues with the others, and returns all
+// errors.
+func (a *app) awaitStarts(ctx context.Context, o *operating, asked []cluster.Asked, opt triggerOptions) error {
+	all := []*cluster.Triggered{}
 	var faults []error
-	for _, job := range jobs {
-		req.Job = job
-		r, err := o.Trigger(ctx, req)
-		if err != nil {
-			faults = append(faults, o.withExitCode(err))
+	for _, r := range asked {
+		if r.Err != nil {
+			faults = append(faults, fmt.Errorf("job %s: %w", r.Job, o.withExitCode(r.Err)))
 			continue
 		}
-		asked = append(asked, r)
-	}
-	all := []*cluster.Triggered{}
-	for _, r := range asked {
-		t, err := o.AwaitStart(ctx, r, func(replica string) { a.printWaiting(r, replica) })
+		t, err := o.AwaitStart(ctx, r.Request, func(replica string) { a.printWaiting(r.Request, replica) })
 		if err != nil {
 			faults = append(faults, o.withExitCode(err))
 			continue

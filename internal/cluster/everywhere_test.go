@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/redis/go-redis/v9"
 )
 
 // newFleet is a cluster in which a job runs on every replica of a zone. r3 has registered just now, and r4 does not fit.
@@ -76,12 +77,8 @@ func TestInstancesAreNamed(t *testing.T) {
 	c := newFleet(t)
 	o, ctx := c.operator(t, Config{}), t.Context()
 	const told = `job "tidy" runs on every replica: name one of its instances: tidy@r1.example, tidy@r2`
-	trigger := func(job string) error {
-		_, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: job})
-		return err
-	}
 	var unknown *UnknownJobError
-	for what, err := range map[string]error{"trigger": trigger("tidy"),
+	for what, err := range map[string]error{
 		"history": func() error { _, err := o.History(ctx, HistoryRequest{Job: "tidy", Limit: 1}); return err }(),
 		"logs":    func() error { _, err := o.Logs(ctx, LogsRequest{Job: "tidy", Limit: 1}); return err }(),
 		"why":     func() error { _, err := o.Why(ctx, "tidy", "2026-03-01T00:00:00Z"); return err }(),
@@ -91,20 +88,100 @@ func TestInstancesAreNamed(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if err := trigger("tidy@r2"); !errors.Is(err, ErrNoReplica) {
+	if _, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: "tidy@r2"}); !errors.Is(err, ErrNoReplica) {
 		t.Errorf("trigger where the replica is away: %v", err)
 	}
-	if err := trigger("tidy@r1.example"); err != nil {
-		t.Errorf("trigger: %v", err)
-	}
-	if names, err := o.Instances(ctx, "tidy"); err != nil || !slices.Equal(names, []string{"tidy@r1.example", "tidy@r3"}) {
-		t.Errorf("instances %v, %v", names, err)
-	}
-	if names, err := o.Instances(ctx, "once"); err != nil || !slices.Equal(names, []string{"once"}) {
-		t.Errorf("instances of another job %v, %v", names, err)
+	if asked, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: "tidy@r1.example"}); err != nil || !slices.Equal(askedJobs(asked), []string{"tidy@r1.example"}) {
+		t.Errorf("trigger: %+v, %v", asked, err)
 	}
 	if st, err := o.Status(ctx, StatusRequest{Job: "tidy@r2"}); err != nil || len(st.Jobs) != 1 {
 		t.Errorf("status of an instance: %v", err)
+	}
+}
+
+// askedJobs returns the jobs of requests, with the errors of those that were not made.
+func askedJobs(asked []Asked) (jobs []string) {
+	for _, a := range asked {
+		if jobs = append(jobs, a.Job); a.Err != nil {
+			jobs = append(jobs, a.Err.Error())
+		}
+	}
+	return jobs
+}
+
+// A trigger of the job is a request for each described instance whose replica can run it, and one act. r2 is lost, r3 is not described, r4 does not fit, and
+// r5 drains. With an id each instance has one request, also if its replica has left or another one has come meanwhile.
+func TestTriggerOfEveryInstance(t *testing.T) {
+	t.Parallel()
+	c := newFleet(t)
+	o, ctx := c.operator(t, Config{Jobs: []ConfiguredJob{{Name: "wide", Everywhere: true}}}), t.Context()
+	trigger := func(job, id string) ([]Asked, error) {
+		return o.Trigger(ctx, TriggerRequest{Requester: ann, Job: job, ID: id})
+	}
+	if asked, err := trigger("wide", ""); !errors.Is(err, ErrNoReplica) {
+		t.Errorf("without an instance: %+v, %v", asked, err)
+	}
+	zone := map[string]string{"zone": "a"}
+	c.describe(t, journal.JobInfo{Name: "tidy@r5", Enabled: true, Where: zone})
+	c.register(t, journal.Replica{Name: "r5", Labels: zone, Draining: true})
+	first, err := trigger("tidy", "deploy 7")
+	if err != nil || !slices.Equal(askedJobs(first), []string{"tidy@r1.example"}) {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	c.register(t, journal.Replica{Name: "r1.example", Labels: zone, Draining: true})
+	c.describe(t, journal.JobInfo{Name: "tidy@r3", Enabled: true, Where: zone})
+	again, err := trigger("tidy", "deploy 7")
+	if err != nil || !slices.Equal(askedJobs(again), []string{"tidy@r1.example", "tidy@r3"}) || again[0].ID != first[0].ID {
+		t.Errorf("again: %+v, %v", again, err)
+	}
+	c.register(t, journal.Replica{Name: "r3", Labels: zone, Draining: true})
+	if last, err := trigger("tidy", "deploy 7"); err != nil || !slices.Equal(askedJobs(last), askedJobs(again)) {
+		t.Errorf("once more: %+v, %v", last, err)
+	}
+	if waiting, err := c.journal.Requests(ctx); err != nil || len(waiting) != 2 {
+		t.Errorf("%+v wait: %v", waiting, err)
+	}
+	c.register(t, journal.Replica{Name: "r1.example", Labels: zone})
+	c.register(t, journal.Replica{Name: "r3", Labels: zone})
+	if asked, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: "tidy", Follow: true}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "name one of tidy@r1.example, tidy@r3") {
+		t.Errorf("the output of several runs: %+v, %v", asked, err)
+	}
+	acts, _, err := o.Acts(ctx, 10)
+	if err != nil || len(acts) != 2 || !slices.Equal(acts[1].Jobs, []string{"tidy", "tidy@r1.example"}) || !slices.Equal(acts[0].Jobs, []string{"tidy", "tidy@r3"}) {
+		t.Errorf("audited %+v, %v", acts, err)
+	}
+	c.describe(t, journal.JobInfo{Name: "tidy@r1.example", Where: zone}, journal.JobInfo{Name: "tidy@r3", Where: zone})
+	if asked, err := trigger("tidy", ""); !errors.Is(err, ErrDisabled) || !strings.HasPrefix(err.Error(), "job tidy is not enabled") {
+		t.Errorf("disabled: %+v, %v", asked, err)
+	}
+}
+
+// If a request cannot be made, the others are, and the answer says which was not.
+func TestTriggerOfSomeInstances(t *testing.T) {
+	t.Parallel()
+	c := newFleet(t)
+	o, ctx := c.operator(t, Config{}), t.Context()
+	c.describe(t, journal.JobInfo{Name: "tidy@r3", Enabled: true})
+	named := TriggerRequest{Requester: ann, Job: "tidy", ID: "deploy 7"}
+	if err := c.conn.Set(ctx, "cronclave:default:request-once:"+named.keyFor("tidy@r1.example"), "junk", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if asked, err := o.Trigger(ctx, named); err != nil || len(asked) != 2 || !errors.Is(asked[0].Err, journal.ErrCorrupt) || asked[0].Job != "tidy@r1.example" || asked[1].Err != nil {
+		t.Errorf("%+v, %v", asked, err)
+	}
+	waiting := make([]redis.Z, journal.MaxRequests-2)
+	for i := range waiting {
+		waiting[i] = redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: i}
+	}
+	if err := c.conn.ZAdd(ctx, "cronclave:default:requests", waiting...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	asked, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: "tidy"})
+	if err != nil || len(asked) != 2 || asked[0].Err != nil || asked[1].Job != "tidy@r3" || !errors.Is(asked[1].Err, ErrTooMany) {
+		t.Errorf("%+v, %v", asked, err)
+	}
+	if asked, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: "tidy"}); !errors.Is(err, ErrTooMany) {
+		t.Errorf("none fits: %+v, %v", asked, err)
 	}
 }
 

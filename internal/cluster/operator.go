@@ -198,32 +198,6 @@ func allInstances(ctx context.Context, o *Operator, jobs map[string]scheduler.La
 	return slices.Compact(names), nil
 }
 
-// Instances returns the instances of a job with per_tick = "all" whose replicas are registered and may run them. For any other job it returns the job itself.
-func (o *Operator) Instances(ctx context.Context, job string) ([]string, error) {
-	infos, err := o.describedJobs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	where, everywhere := jobsEverywhere(o.cfg.Jobs, infos)[job]
-	if _, described := findJob(infos, job); !everywhere || described {
-		return []string{job}, nil
-	}
-	replicas, err := o.journal.Replicas(ctx)
-	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
-		return nil, unavailableError("list the replicas of namespace "+o.cfg.Namespace, err)
-	}
-	var names []string
-	for _, r := range replicas {
-		if !r.Draining && scheduler.Labels(r.Labels).Include(where) {
-			names = append(names, job+"@"+r.Name)
-		}
-	}
-	if slices.Sort(names); len(names) == 0 {
-		return nil, refusalError(ErrNoReplica, "job %s runs on every replica, and no replica is there that could run it", job)
-	}
-	return slices.Compact(names), nil
-}
-
 func (o *Operator) historyError(err error) error {
 	return unavailableError(fmt.Sprintf("read the history of namespace %s", o.cfg.Namespace), err)
 }

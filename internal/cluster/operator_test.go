@@ -236,10 +236,11 @@ func TestTriggerFromRequestToEnd(t *testing.T) {
 	c.describe(t, journal.JobInfo{Name: "backup", Enabled: true})
 	c.register(t, journal.Replica{Name: "a"})
 	o, ctx := c.operator(t, Config{}), t.Context()
-	r, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: "backup", Follow: true})
-	if err != nil || r.By != "ann" {
-		t.Fatalf("%+v %v", r, err)
+	asked, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: "backup", Follow: true})
+	if err != nil || len(asked) != 1 || asked[0].By != "ann" {
+		t.Fatalf("%+v %v", asked, err)
 	}
+	r := asked[0].Request
 	if followed, err := c.journal.Followed(ctx, []string{"backup"}); err != nil || len(followed) != 1 {
 		t.Errorf("nobody is known to follow: %v", err)
 	}
@@ -282,11 +283,11 @@ func TestTriggerAgainWithTheSameID(t *testing.T) {
 	o, ctx := c.operator(t, Config{}), t.Context()
 	trigger := func(job, id string) journal.Request {
 		t.Helper()
-		r, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: job, ID: id})
+		asked, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: job, ID: id})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r
+		return asked[0].Request
 	}
 	first, again := trigger("backup", "deploy 7"), trigger("backup", "deploy 7")
 	if first.ID != again.ID || !first.Expires.Equal(again.Expires) {
@@ -316,7 +317,7 @@ func TestTriggerAgainWithTheSameID(t *testing.T) {
 		t.Errorf("%d acts, want those of the five requests: %v", len(acts), err)
 	}
 	bob, err := o.Trigger(ctx, TriggerRequest{Requester: Requester{By: "bob"}, Job: "backup", ID: "deploy 7"})
-	if err != nil || bob.ID == first.ID {
+	if err != nil || bob[0].ID == first.ID {
 		t.Errorf("a request of another user: %+v, %v", bob, err)
 	}
 }
@@ -352,11 +353,12 @@ func TestTriggersWithTheSameIDAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range made {
 		all.Go(func() {
-			r, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: "backup", ID: "x"})
+			asked, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: "backup", ID: "x"})
 			if err != nil {
 				t.Error(err)
+				return
 			}
-			made[i] = r
+			made[i] = asked[0].Request
 		})
 	}
 	all.Wait()

@@ -52,7 +52,7 @@ func carryOut[Q, R any](ctx context.Context, s *Shared, act func(context.Context
 }
 
 // Trigger is like [Operator.Trigger], but continues if the client disconnects.
-func (s *Shared) Trigger(ctx context.Context, req TriggerRequest) (journal.Request, error) {
+func (s *Shared) Trigger(ctx context.Context, req TriggerRequest) ([]Asked, error) {
 	return carryOut(ctx, s, s.Operator.Trigger, req)
 }
 

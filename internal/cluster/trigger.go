@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -53,48 +54,105 @@ type Triggered struct {
 // Started reports whether a replica has started the run.
 func (t *Triggered) Started() bool { return t.Outcome == journal.OutcomeRunning || t.Run != nil }
 
-// Trigger asks the replicas for a run, and returns at once; [Operator.AwaitStart] waits for the answer. It refuses a request that no replica would accept.
-func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) (journal.Request, error) {
-	r := journal.Request{ID: "request-" + strings.ToLower(rand.Text()[:16]), Job: req.Job, Tick: req.Tick, By: req.By}
+// An Asked is a request for a run of a job. If Err is not nil, the request was not made, and only its Job is valid.
+type Asked struct {
+	journal.Request
+	Err error
+}
+
+// Trigger asks the replicas for a run of a job. For a job with per_tick = "all" it asks for a run of each described instance whose replica can run it. Trigger
+// returns at once; [Operator.AwaitStart] waits for the answers. It refuses a request that no replica would accept. If only some of several requests fail, it
+// returns all of them, sorted by their jobs; if all fail, it returns the first error.
+func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) ([]Asked, error) {
 	if err := req.requesterFault(); err != nil {
-		return r, err
+		return nil, err
 	}
-	if req.ID != "" {
-		switch earlier, asked, err := o.journal.Asked(ctx, req.requestKey()); {
-		case errors.Is(err, ErrTooMany):
-			return r, err
-		case err != nil:
-			return r, unavailableError("look for an earlier request", err)
-		case asked:
-			return earlier, nil
+	infos, err := o.describedJobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	candidates := instancesOf(infos, req.Job)
+	if _, described := findJob(infos, req.Job); described || len(candidates) == 0 {
+		candidates = []string{req.Job}
+	}
+	asked := o.askedEarlier(ctx, req, candidates)
+	candidates = slices.DeleteFunc(candidates, func(job string) bool {
+		return slices.ContainsFunc(asked, func(a Asked) bool { return a.Job == job })
+	})
+	if len(candidates) > 0 {
+		more, err := o.triggerNew(ctx, req, infos, candidates)
+		if err != nil && (len(asked) == 0 || !errors.Is(err, ErrNoReplica)) {
+			return nil, err
+		}
+		asked = append(asked, more...)
+	}
+	slices.SortFunc(asked, func(a, b Asked) int { return cmp.Compare(a.Job, b.Job) })
+	if err := asked[0].Err; err != nil && allFailed(asked) {
+		return nil, err
+	}
+	return asked, nil
+}
+
+func allFailed(asked []Asked) bool {
+	return !slices.ContainsFunc(asked, func(a Asked) bool { return a.Err == nil })
+}
+
+// askedEarlier returns the earlier requests for the jobs with the id of a request, and the jobs for which they cannot be read.
+func (o *Operator) askedEarlier(ctx context.Context, req TriggerRequest, jobs []string) (asked []Asked) {
+	if req.ID == "" {
+		return nil
+	}
+	for _, job := range jobs {
+		earlier, found, err := o.journal.Asked(ctx, req.keyFor(job))
+		if err != nil && !errors.Is(err, ErrTooMany) {
+			err = unavailableError("look for an earlier request", err)
+		}
+		if earlier.Job = job; found || err != nil {
+			asked = append(asked, Asked{earlier, err})
 		}
 	}
-	if err := o.mayTrigger(ctx, req.Job, req.Tick); err != nil {
-		return r, err
+	return asked
+}
+
+// triggerNew asks for a run of each of the jobs that a replica can run now: a job, or the instances of a job. All runs are one act.
+func (o *Operator) triggerNew(ctx context.Context, req TriggerRequest, infos []journal.JobInfo, jobs []string) ([]Asked, error) {
+	jobs, err := o.jobsToTrigger(ctx, req, infos, jobs)
+	if err != nil {
+		return nil, err
 	}
-	act := journal.Act{Kind: journal.ActTrigger, Jobs: []string{req.Job}}
+	act := journal.Act{Kind: journal.ActTrigger, Jobs: sortedUnion([]string{req.Job}, jobs)}
 	if !req.Tick.IsZero() {
 		act.Tick = &req.Tick
 	}
 	entry, err := o.auditAct(ctx, req.Requester, act, 0, notDone(act.Kind))
 	if err != nil {
-		return r, err
+		return nil, err
 	}
+	var asked []Asked
+	for _, job := range jobs {
+		r, err := o.ask(ctx, req, job)
+		asked = append(asked, Asked{r, err})
+	}
+	if !slices.ContainsFunc(asked, func(a Asked) bool { return !errors.Is(a.Err, ErrTooMany) }) {
+		o.markUnchanged(ctx, entry)
+	}
+	return asked, nil
+}
+
+// ask publishes the request for a run of one job.
+func (o *Operator) ask(ctx context.Context, req TriggerRequest, job string) (journal.Request, error) {
+	r := journal.Request{ID: "request-" + strings.ToLower(rand.Text()[:16]), Job: job, Tick: req.Tick, By: req.By}
 	if req.Follow { // before the run can start, so that no output is missed
-		if err := o.journal.Follow(ctx, req.Job); err != nil {
-			return r, unavailableError("ask for a run of job "+req.Job, err)
+		if err := o.journal.Follow(ctx, job); err != nil {
+			return r, unavailableError("ask for a run of job "+job, err)
 		}
 	}
-	r, err = o.writeRequest(ctx, r, req)
-	switch {
-	case errors.Is(err, ErrTooMany):
-		o.markUnchanged(ctx, entry)
-		return r, err
-	case err != nil:
-		return r, unavailableError("ask", err)
+	r, err := o.writeRequest(ctx, r, req)
+	if err != nil && !errors.Is(err, ErrTooMany) {
+		err = unavailableError("ask", err)
 	}
 	r.Tick = req.Tick // keeps the time zone that the caller used
-	return r, nil
+	return r, err
 }
 
 // writeRequest publishes the request. Requests with the same id of the caller are published once.
@@ -102,44 +160,49 @@ func (o *Operator) writeRequest(ctx context.Context, r journal.Request, req Trig
 	if req.ID == "" {
 		return o.journal.Ask(ctx, r, requestLife)
 	}
-	return o.journal.AskOnce(ctx, req.requestKey(), r, requestLife)
+	return o.journal.AskOnce(ctx, req.keyFor(r.Job), r, requestLife)
 }
 
-// requestKey returns a key that is the same for all requests of a user with the same id, job and tick.
-func (r TriggerRequest) requestKey() string {
-	sum := sha256.Sum256([]byte(strings.Join([]string{r.By, r.Job, r.Tick.UTC().Format(time.RFC3339), r.ID}, "\x00")))
+// keyFor returns a key that is the same for all requests of a user with the same id and tick for a run of the job.
+func (r TriggerRequest) keyFor(job string) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{r.By, job, r.Tick.UTC().Format(time.RFC3339), r.ID}, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 
-// mayTrigger returns an error for a request that no replica would accept.
-func (o *Operator) mayTrigger(ctx context.Context, job string, tick time.Time) error {
-	infos, err := o.describedJobs(ctx)
-	if err != nil {
-		return err
-	}
-	info, described := findJob(infos, job)
-	if !described {
-		if err := o.mustKnow(ctx, job); err != nil {
-			return err
-		}
-		return refusalError(ErrNoReplica, "job %s: no replica has it", job)
-	}
-	if !info.Enabled {
-		return refusalError(ErrDisabled, "job %s is not enabled, so no replica has it", job)
-	}
-	if err := mustBeTick(o.Zones(), info, tick); err != nil {
-		return err
-	}
+// jobsToTrigger returns those of the jobs that a replica can run now. Without any, or if no replica would accept the request, it returns an error.
+func (o *Operator) jobsToTrigger(ctx context.Context, req TriggerRequest, infos []journal.JobInfo, jobs []string) (runnable []string, err error) {
 	replicas, err := o.journal.Replicas(ctx)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
-		return unavailableError("list the replicas of namespace "+o.cfg.Namespace, err)
+		return nil, unavailableError("list the replicas of namespace "+o.cfg.Namespace, err)
 	}
-	if !slices.ContainsFunc(replicas, func(r journal.Replica) bool {
-		return !r.Draining && scheduler.Labels(r.Labels).Include(info.Where) && (info.On == "" || info.On == r.Name)
-	}) {
-		return refusalError(ErrNoReplica, "job %s: no replica is there that could run it", job)
+	for _, job := range jobs {
+		info, described := findJob(infos, job)
+		if !described {
+			var unknown *UnknownJobError
+			if err := o.mustKnow(ctx, job); err != nil && !(errors.As(err, &unknown) && unknown.Everywhere) {
+				return nil, err
+			}
+			return nil, refusalError(ErrNoReplica, "job %s: no replica has it", job)
+		}
+		if !info.Enabled {
+			return nil, refusalError(ErrDisabled, "job %s is not enabled, so no replica has it", req.Job)
+		}
+		if err := mustBeTick(o.Zones(), info, req.Tick); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(replicas, func(r journal.Replica) bool {
+			return !r.Draining && scheduler.Labels(r.Labels).Include(info.Where) && (info.On == "" || info.On == r.Name)
+		}) {
+			runnable = append(runnable, job)
+		}
 	}
-	return nil
+	switch {
+	case len(runnable) == 0:
+		return nil, refusalError(ErrNoReplica, "job %s: no replica is there that could run it", req.Job)
+	case len(runnable) > 1 && req.Follow:
+		return nil, refusalError(ErrInvalid, "the output of one run can be followed, and job %s runs on every replica: name one of %s", req.Job, strings.Join(runnable, ", "))
+	}
+	return runnable, nil
 }
 
 // mustBeTick returns an error if an instant is not a tick of the described schedule. If the schedule cannot be parsed, it returns nil, and the replicas check

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/logging"
 	"github.com/cronclave/cronclave/internal/units"
 	"github.com/danielgtaylor/huma/v2"
@@ -130,12 +131,45 @@ const (
 	bodyTimeout  = 10 * time.Second
 )
 
-// Requested describes an accepted trigger request. If no replica starts the run within a minute, the request expires.
-type Requested struct {
-	Request string    `json:"request" doc:"id of the request"`
+// A RequestedRun describes an accepted trigger request. If no replica starts the run within a minute, the request expires.
+type RequestedRun struct {
+	Request string    `json:"request,omitempty" doc:"id of the request"`
 	Job     string    `json:"job"`
 	Tick    time.Time `json:"tick,omitzero"`
-	Expires time.Time `json:"expires" doc:"from then on no replica starts it; that of the first request with the same id"`
+	Expires time.Time `json:"expires,omitzero" doc:"from then on no replica starts it; that of the first request with the same id"`
+}
+
+// A RequestedInstance is the request for a run of an instance, or the reason for which there is none.
+type RequestedInstance struct {
+	RequestedRun
+	Error string `json:"error,omitempty" doc:"why there is no request"`
+}
+
+// Requested is the answer to a trigger of a job. For a job with per_tick = "all", only the instances have requests.
+type Requested struct {
+	RequestedRun
+	Instances []RequestedInstance `json:"instances,omitempty" doc:"of a job with per_tick = \"all\", which has no request itself: each instance whose replica can run it"`
+}
+
+// requestedOf returns the answer for a job. Its request has the job's name, or there is one for each instance.
+func requestedOf(job string, asked []cluster.Asked) (to Requested) {
+	if to.Job = job; len(asked) == 1 && asked[0].Job == job {
+		to.RequestedRun = requestedRun(asked[0].Request)
+		return to
+	}
+	for _, a := range asked {
+		if a.Err != nil {
+			to.Instances = append(to.Instances, RequestedInstance{RequestedRun{Job: a.Job}, a.Err.Error()})
+			continue
+		}
+		to.Tick = a.Tick
+		to.Instances = append(to.Instances, RequestedInstance{RequestedRun: requestedRun(a.Request)})
+	}
+	return to
+}
+
+func requestedRun(q journal.Request) RequestedRun {
+	return RequestedRun{q.ID, q.Job, q.Tick, q.Expires}
 }
 
 // Pause is the body of a request to pause jobs.
@@ -147,7 +181,7 @@ type Pause struct {
 
 // ofJob is the input of an act on one job. The body is optional.
 type ofJob[B any] struct {
-	JobPath
+	Job  string `path:"job" maxLength:"180" doc:"name of the job; with per_tick = \"all\", of the job for all its instances, or JOB@REPLICA"`
 	Body *B
 }
 
@@ -164,8 +198,8 @@ func (r *routes) registerActs(api huma.API) {
 	registerAct(r, api, "/jobs/{job}/trigger", "Trigger", func(ctx context.Context, in *ofJob[cluster.TriggerRequest], user string) (Requested, error) {
 		req := orZero(in.Body)
 		req.By, req.Job = user, in.Job
-		q, err := r.Operator.Trigger(ctx, *req)
-		return Requested{q.ID, q.Job, q.Tick, q.Expires}, err
+		asked, err := r.Operator.Trigger(ctx, *req)
+		return requestedOf(in.Job, asked), err
 	})
 	registerAct(r, api, "/jobs/{job}/cancel", "Cancel", func(ctx context.Context, in *ofJob[cluster.CancelRequest], user string) ([]cluster.CanceledRun, error) {
 		req := orZero(in.Body)

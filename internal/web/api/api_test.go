@@ -289,6 +289,56 @@ func TestActs(t *testing.T) {
 	}
 }
 
+// TestTriggerOfEveryInstance: the answer to a trigger of a job with per_tick = "all" has each instance with its request. The other acts take its name, too.
+func TestTriggerOfEveryInstance(t *testing.T) {
+	c := newCluster(t)
+	now := time.Now().UTC()
+	var infos []journal.JobInfo
+	for _, r := range []string{"r1", "r2", "gone"} {
+		infos = append(infos, journal.JobInfo{Name: "tidy@" + r, Schedule: []string{"@hourly"}, Timezone: "UTC", Enabled: true, Parallel: 1, Seen: now})
+	}
+	must(t, c.DescribeJobs(t.Context(), infos))
+	_, err := c.Register(t.Context(), journal.Replica{ID: "id-r2", Name: "r2", Started: now, Seen: now}, time.Minute)
+	must(t, err)
+	w := c.send("ann", http.MethodPost, prefix+"/jobs/tidy/trigger", fmt.Sprintf(`{"tick":%q,"id":"x"}`, now.Truncate(time.Hour).Format(time.RFC3339)))
+	var got Requested
+	d := json.NewDecoder(bytes.NewReader(w.Body.Bytes()))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&got); err != nil || w.Code != http.StatusOK || got.Job != "tidy" || got.Tick.IsZero() || got.Request != "" || len(got.Instances) != 2 || strings.Contains(w.Body.String(), `"expires":"0001`) {
+		t.Fatalf("%d %s, %v", w.Code, w.Body, err)
+	}
+	for i, job := range []string{"tidy@r1", "tidy@r2"} {
+		if in := got.Instances[i]; in.Job != job || !strings.HasPrefix(in.Request, "request-") || !in.Expires.After(now) || in.Error != "" {
+			t.Errorf("%+v", in)
+		}
+	}
+	waiting, err := c.Requests(t.Context())
+	if err != nil || len(waiting) != 2 || waiting[0].ID == waiting[1].ID {
+		t.Errorf("%+v wait, %v", waiting, err)
+	}
+	for _, tt := range []struct{ path, body, want string }{
+		{"/pause", `{"jobs":["tidy"]}`, `"job":"tidy@r2","paused":true`},
+		{"/resume", `{"jobs":["tidy"]}`, `"job":"tidy@r1","paused":false,"was_paused":true`},
+		{"/jobs/tidy/cancel", ``, `[]`},
+		{"/jobs/tidy@r2/trigger", ``, `{"request":"request-`},
+	} {
+		if w := c.send("ann", http.MethodPost, prefix+tt.path, tt.body); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), tt.want) {
+			t.Errorf("%s %s: %d %s", tt.path, tt.body, w.Code, w.Body)
+		}
+	}
+}
+
+// A request that was not made says why beside those that were. The only instance of a job is in the list, too.
+func TestAnswerOfSomeInstances(t *testing.T) {
+	if got := requestedOf("tidy", []cluster.Asked{{Request: journal.Request{ID: "request-1", Job: "tidy@r1"}}}); got.Job != "tidy" || got.Request != "" || len(got.Instances) != 1 {
+		t.Errorf("%+v", got)
+	}
+	got := requestedOf("tidy", []cluster.Asked{{Request: journal.Request{ID: "request-1", Job: "tidy@r1"}}, {Request: journal.Request{ID: "request-2", Job: "tidy@r2"}, Err: cluster.ErrTooMany}})
+	if in := got.Instances; len(in) != 2 || in[0].Error != "" || in[0].Request != "request-1" || in[1].Error != cluster.ErrTooMany.Error() || in[1].Request != "" || in[1].Job != "tidy@r2" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // description is what the tests need of the OpenAPI document.
 type description struct {
 	OpenAPI string

@@ -68,7 +68,7 @@ func (h *handler) triggerJob(r *http.Request) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), awaitStart)
 	defer cancel()
-	answer, err := h.operator.AwaitStart(ctx, asked, nil)
+	answer, err := h.operator.AwaitStart(ctx, asked[0].Request, nil)
 	switch {
 	case errors.Is(err, cluster.ErrNotStarted):
 		return withNotice(jobPath(job), "asked"), nil
