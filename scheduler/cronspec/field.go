@@ -1,10 +1,12 @@
 package cronspec
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A kind describes the allowed values of one of the six fields.
@@ -142,9 +144,9 @@ func (s *scanner) readItem() (uint64, error) {
 	if err != nil || step == 0 { // a single value; a step, as in "5/15", would make it the start of a range
 		return 1 << low, err
 	}
-	message, hint := s.kind.readingOfStep(low, high, step)
-	s.addRemark(start, message, hint)
-	return stepSet(low, high, step), err
+	set := stepSet(low, high, step)
+	s.addRemark(start, fmt.Sprintf("%d/%d is %s here; Debian's cron refuses it", low, step, s.kind.formatSet(set)), fmt.Sprintf("%d-%d/%d means the same everywhere", low, high, step))
+	return set, nil
 }
 
 // readUpper parses the upper end of a range. low is the lower end, and start is its offset.
@@ -155,8 +157,8 @@ func (s *scanner) readUpper(low, start int) (int, error) {
 	}
 	if s.kind.top == sundayAgain && high == 0 && low > 0 {
 		high = sundayAgain // a range such as FRI-SUN ends with the Sunday after its first day
-		message, hint := readingOfSunday(low)
-		s.addRemark(start, message, hint)
+		message := fmt.Sprintf("the range is %s to Sunday here; Debian's cron and cronie accept it, and it matches no day there", time.Weekday(low))
+		s.addRemark(start, message, fmt.Sprintf("%d-7 means the same everywhere", low))
 	}
 	if low > high {
 		hint := fmt.Sprintf("write %d-%d,%d-%d; busybox reads it so, and Debian's cron never runs it", low, s.kind.high, s.kind.low, high)
@@ -247,10 +249,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 func (s *scanner) unexpectedFault() error {
-	what := s.longestPrefix(isLetter)
-	if what == "" {
-		what = s.rest
-	}
+	what := cmp.Or(s.longestPrefix(isLetter), s.rest)
 	if what == "" {
 		return s.newFault(s.at, s.kind.name+" ends too early", s.valuesHint())
 	}
@@ -260,9 +259,7 @@ func (s *scanner) unexpectedFault() error {
 			hint = "names have three letters: " + strings.ToUpper(what[:3])
 		}
 	}
-	if hint == "" {
-		hint = s.valuesHint()
-	}
+	hint = cmp.Or(hint, s.valuesHint())
 	return s.newFault(s.at, fmt.Sprintf("unexpected %s in the %s", quote(what), s.kind.name), hint)
 }
 

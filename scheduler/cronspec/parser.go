@@ -320,16 +320,6 @@ func (w *wall) timesWithin(from, to int64) (n int) {
 	}
 }
 
-// readingOfStep returns the remark on a value with a step, such as "5/15".
-func (k kind) readingOfStep(low, high, step int) (message, hint string) {
-	return fmt.Sprintf("%d/%d is %s here; Debian's cron refuses it", low, step, k.formatSet(stepSet(low, high, step))), fmt.Sprintf("%d-%d/%d means the same everywhere", low, high, step)
-}
-
-// readingOfSunday returns the remark on a range that ends with Sunday, such as FRI-SUN.
-func readingOfSunday(low int) (message, hint string) {
-	return fmt.Sprintf("the range is %s to Sunday here; Debian's cron and cronie accept it, and it matches no day there", time.Weekday(low)), fmt.Sprintf("%d-7 means the same everywhere", low)
-}
-
 func (s *Schedule) remarkMixed() {
 	if !s.Mixed() {
 		return

@@ -51,15 +51,16 @@
 package cronspec
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cronclave/cronclave/internal/units"
 )
 
 const (
@@ -113,9 +114,7 @@ var ErrNoTick = errors.New("no tick is left")
 // Parse returns the schedule for a list of expressions. An instant that several expressions name is one tick. If an expression is invalid, the error
 // is a *[ParseError]. If several are invalid, their errors are joined, and errors.As finds the first. Parse does not panic on any input.
 func Parse(exprs []string, o Options) (*Schedule, error) {
-	if o.Location == nil {
-		o.Location = time.UTC
-	}
+	o.Location = cmp.Or(o.Location, time.UTC)
 	if len(exprs) == 0 {
 		return nil, &ParseError{Message: "no expression", Hint: `write for example "0 3 * * *"`}
 	}
@@ -280,7 +279,7 @@ func (p *parser) parseEvery(text string, offset int) (every, error) {
 	if text == "" {
 		return 0, p.newFault(offset, "@every without a duration", `write for example "@every 90s"`)
 	}
-	d, err := parseDuration(text)
+	d, err := units.ParseDuration(text)
 	switch {
 	case err != nil:
 		return 0, p.newFault(offset, quote(text)+" is not a duration", `durations look like "90s", "1h30m" or "2d"`)
@@ -291,27 +290,4 @@ func (p *parser) parseEvery(text string, offset int) (every, error) {
 		return 0, p.newFault(offset, fmt.Sprintf("@every %s is not a whole number of seconds", text), hint)
 	}
 	return every(d / time.Second), nil
-}
-
-// parseDuration parses a Go duration that may begin with a number of days, such as "1d12h".
-func parseDuration(text string) (time.Duration, error) {
-	const day = 24 * time.Hour
-	number, rest, found := strings.Cut(text, "d")
-	if !found {
-		return time.ParseDuration(text)
-	}
-	days, err := strconv.ParseUint(number, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("days: %w", err)
-	}
-	var d time.Duration
-	if rest != "" {
-		if d, err = time.ParseDuration(rest); err != nil {
-			return 0, err
-		}
-	}
-	if d < 0 || days > uint64((math.MaxInt64-d)/day) {
-		return 0, strconv.ErrRange
-	}
-	return time.Duration(days)*day + d, nil
 }
