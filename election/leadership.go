@@ -1,6 +1,7 @@
 package election
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -39,9 +40,7 @@ var ErrEndangered = errors.New("the term could not be renewed")
 
 // NewLeadership returns a leadership, for candidates ([Leadership.Campaign]) and observers ([Leadership.Leader]).
 func NewLeadership(cfg LeadershipConfig) (*Leadership, error) {
-	if cfg.Lease == 0 {
-		cfg.Lease = 15 * time.Second
-	}
+	cfg.Lease = cmp.Or(cfg.Lease, 15*time.Second)
 	switch {
 	case cfg.Locks == nil:
 		return nil, errors.New("election: LeadershipConfig.Locks is missing")

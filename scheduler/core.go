@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -190,7 +191,7 @@ func (c *core) fallBehind(given []*tick, now time.Time) {
 	}
 	for _, k := range given {
 		t := k.Job.Of
-		t.Behind = orDefault(t.Behind, k.Cause.Reason)
+		t.Behind = cmp.Or(t.Behind, k.Cause.Reason)
 		c.inspectAt(t, now)
 		c.giveUp(k, false)
 	}

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -77,7 +78,7 @@ type Job struct {
 
 func (j *Job) forRuns() *run.Job {
 	of := &run.Job{Runner: j.Runner, Timeout: j.Timeout, KillGrace: j.KillGrace, StartTimeout: j.StartTimeout, Lease: j.Lease, OutlivesLease: j.OutlivesLease,
-		Retries: j.Retry.Max, RetryPause: j.Retry.pauseAfter, Pool: j.Pool.Name, PoolSlots: j.Pool.Slots, PoolWait: orDefault(j.StartDeadline, agenda.LongestAuto)}
+		Retries: j.Retry.Max, RetryPause: j.Retry.pauseAfter, Pool: j.Pool.Name, PoolSlots: j.Pool.Slots, PoolWait: cmp.Or(j.StartDeadline, agenda.LongestAuto)}
 	if j.Recover.Max > 0 {
 		of.Recovers = j.Recover.allowsAttempt
 	}
@@ -93,14 +94,14 @@ var (
 const longestName = 180
 
 func (j Job) withDefaults() Job {
-	j.Parallel = orDefault(j.Parallel, 1)
-	j.PerTick = orDefault(j.PerTick, 1)
-	j.PerReplica = orDefault(j.PerReplica, 1)
-	j.Timeout = orDefault(j.Timeout, 24*time.Hour)
-	j.KillGrace = max(orDefault(j.KillGrace, 10*time.Second), 0)
-	j.Lease = orDefault(j.Lease, 30*time.Second)
+	j.Parallel = cmp.Or(j.Parallel, 1)
+	j.PerTick = cmp.Or(j.PerTick, 1)
+	j.PerReplica = cmp.Or(j.PerReplica, 1)
+	j.Timeout = cmp.Or(j.Timeout, 24*time.Hour)
+	j.KillGrace = max(cmp.Or(j.KillGrace, 10*time.Second), 0)
+	j.Lease = cmp.Or(j.Lease, 30*time.Second)
 	j.Retry = j.Retry.withDefaults()
-	j.Overlap = orDefault(j.Overlap, OverlapSkip)
+	j.Overlap = cmp.Or(j.Overlap, OverlapSkip)
 	j.CatchUp = j.CatchUp.withDefaults()
 	return j
 }
@@ -170,7 +171,7 @@ const (
 )
 
 func (c CatchUp) withDefaults() CatchUp {
-	return CatchUp{orDefault(c.Policy, CatchUpNone), orDefault(c.Window, 24*time.Hour)}
+	return CatchUp{cmp.Or(c.Policy, CatchUpNone), cmp.Or(c.Window, 24*time.Hour)}
 }
 
 func (c CatchUp) findFault(perTick int) string {
@@ -290,10 +291,8 @@ func (r Retry) withDefaults() Retry {
 	if r.Max == 0 {
 		return Retry{}
 	}
-	if r.Delay == 0 {
-		r.Delay = min(5*time.Second, orDefault(r.MaxDelay, 5*time.Second))
-	}
-	r.MaxDelay = orDefault(r.MaxDelay, max(5*time.Minute, r.Delay))
+	r.Delay = cmp.Or(r.Delay, min(5*time.Second, cmp.Or(r.MaxDelay, 5*time.Second)))
+	r.MaxDelay = cmp.Or(r.MaxDelay, max(5*time.Minute, r.Delay))
 	return r
 }
 
@@ -315,14 +314,6 @@ func (r Retry) pauseAfter(number int) time.Duration {
 	}
 	d = min(d, r.MaxDelay)
 	return d - rand.N(d/2+1)
-}
-
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }
 
 func (j *Job) isChained() bool { return len(j.After) > 0 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ func (s *Scheduler) handleReload(r reload, now time.Time) {
 		}
 	}
 	for name, to := range r.tasks {
-		switch t := orDefault(s.tasks[name], s.dismissed[name]); {
+		switch t := cmp.Or(s.tasks[name], s.dismissed[name]); {
 		case t == nil:
 			s.tasks[name] = to
 			s.inspections.announceTask(to, now)

@@ -20,6 +20,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,12 +67,10 @@ func New(cfg Config) (*Scheduler, error) {
 	if cfg.MaxRunning < 0 || cfg.DrainTimeout < 0 {
 		faults = append(faults, errors.New("Config.MaxRunning and Config.DrainTimeout must not be negative"))
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = hclog.NewNullLogger()
-	}
-	cfg.Replica = orDefault(cfg.Replica, "replica")
-	cfg.MaxRunning = orDefault(cfg.MaxRunning, 100)
-	cfg.DrainTimeout = orDefault(cfg.DrainTimeout, 25*time.Second)
+	cfg.Logger = cmp.Or[hclog.Logger](cfg.Logger, hclog.NewNullLogger())
+	cfg.Replica = cmp.Or(cfg.Replica, "replica")
+	cfg.MaxRunning = cmp.Or(cfg.MaxRunning, 100)
+	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 25*time.Second)
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
 	}

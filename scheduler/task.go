@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -175,7 +176,7 @@ func (c *Config) newTasks(jobs []Job) (map[string]*task, error) {
 			t.Elsewhere = !own.Include(job.Where)
 		}
 		if err == nil && !t.isChained() {
-			specs[t.Spec.Key()] = orDefault(specs[t.Spec.Key()], t.Spec)
+			specs[t.Spec.Key()] = cmp.Or(specs[t.Spec.Key()], t.Spec)
 			t.Spec = specs[t.Spec.Key()]
 		}
 		if _, twice := tasks[job.Name]; twice {

@@ -104,15 +104,7 @@ func (a *app) loadIfNamed() (*config.Config, error) {
 }
 
 func (a *app) noConfig() *config.Config {
-	return &config.Config{Namespace: orDefault(a.namespace, config.DefaultNamespace), History: config.WholeHistory()}
-}
-
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
+	return &config.Config{Namespace: cmp.Or(a.namespace, config.DefaultNamespace), History: config.WholeHistory()}
 }
 
 // loadIfAny reads the configuration if the user gave a path or the default file exists. Otherwise it returns an empty configuration, for commands that need
@@ -134,7 +126,7 @@ func (a *app) loadIfAny() (cfg *config.Config, faults int, err error) {
 			faults++
 		}
 	}
-	cfg, err = a.clusterAccess(path, console.Count(faults, "fault"))
+	cfg, err = a.clusterAccess(path, units.Count(faults, "fault"))
 	return cfg, faults, err
 }
 

@@ -171,7 +171,7 @@ func (s streams) printCheck(c checked, asJSON bool) error {
 		fmt.Fprintf(s.out, "job %s: runs each tick on every replica\n", name)
 	}
 	if c.OK {
-		fmt.Fprintf(s.out, "%s: ok, %s\n", c.Path, console.Count(c.Jobs, "job"))
+		fmt.Fprintf(s.out, "%s: ok, %s\n", c.Path, units.Count(c.Jobs, "job"))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,10 +15,10 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
-	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/process"
 	"github.com/cronclave/cronclave/internal/replica"
+	"github.com/cronclave/cronclave/internal/units"
 	"github.com/cronclave/cronclave/scheduler"
 	"github.com/cronclave/cronclave/scheduler/run"
 )
@@ -226,12 +227,12 @@ func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.J
 	} else {
 		fmt.Fprintf(s.out, "args     %d\n", len(job.Command)-1)
 	}
-	fmt.Fprintf(s.out, "dir      %s\n", orDefault(job.Dir, "(the replica's)"))
+	fmt.Fprintf(s.out, "dir      %s\n", cmp.Or(job.Dir, "(the replica's)"))
 	account, err := new(process.Accounts).Sources(job.User, job.Group)
 	if err != nil {
 		return err //nolint:wrapcheck // the error names the user
 	}
-	fmt.Fprintf(s.out, "user     %s\n", orDefault(job.User, "(the replica's)"))
+	fmt.Fprintf(s.out, "user     %s\n", cmp.Or(job.User, "(the replica's)"))
 	if account != "" {
 		fmt.Fprintf(s.out, "account  %s\n", account)
 	}
@@ -239,7 +240,7 @@ func (s streams) printJob(ctx context.Context, cfg *config.Config, job *config.J
 		fmt.Fprintf(s.out, "group    %s\n", job.Group)
 	}
 	s.printMachine(job)
-	fmt.Fprintf(s.out, "timeout  %s, then SIGTERM, and SIGKILL %s later\n", orDefault(job.Timeout, time.Duration(0)), job.KillGrace)
+	fmt.Fprintf(s.out, "timeout  %s, then SIGTERM, and SIGKILL %s later\n", job.Timeout, job.KillGrace)
 	fmt.Fprintln(s.out, "environment")
 	for _, entry := range env {
 		if !values {
@@ -261,9 +262,9 @@ func printRequest(s streams, job *config.Job, values bool) {
 		body = "file " + h.BodyFile.Value
 	}
 	fmt.Fprintf(s.out, "request  %s %s\n", h.Method, address)
-	fmt.Fprintf(s.out, "body     %s\n", orDefault(body, "0 bytes"))
+	fmt.Fprintf(s.out, "body     %s\n", cmp.Or(body, "0 bytes"))
 	s.printMachine(job)
-	fmt.Fprintf(s.out, "timeout  %s, then the connection is closed\n", orDefault(job.Timeout, time.Duration(0)))
+	fmt.Fprintf(s.out, "timeout  %s, then the connection is closed\n", job.Timeout)
 	fmt.Fprintln(s.out, "headers")
 	for _, name := range h.HeaderNames() {
 		switch file, inFile := h.HeadersFromFile[name]; {
@@ -304,6 +305,6 @@ func (s streams) printMachine(job *config.Job) {
 		fmt.Fprintf(s.out, "where    %s\n", cluster.FormatLabels(job.Where))
 	}
 	if job.Pool != "" {
-		fmt.Fprintf(s.out, "pool     %s, %s\n", job.Pool, console.Count(job.PoolSlots, "slot"))
+		fmt.Fprintf(s.out, "pool     %s, %s\n", job.Pool, units.Count(job.PoolSlots, "slot"))
 	}
 }

@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/importer"
 	"github.com/cronclave/cronclave/internal/safefile"
+	"github.com/cronclave/cronclave/internal/units"
 )
 
 func newImportCommand(a *app) *cobra.Command {
@@ -82,7 +82,7 @@ func (a *app) importJobs(ctx context.Context, o importer.Options, paths []string
 	if len(left) > 0 {
 		fmt.Fprintf(a.err, "cronclave: left out: %s\n", strings.Join(left, ", "))
 	}
-	fmt.Fprintf(a.err, "cronclave: %s carried, %d not\n", console.Count(result.Carried, "job"), result.Refused)
+	fmt.Fprintf(a.err, "cronclave: %s carried, %d not\n", units.Count(result.Carried, "job"), result.Refused)
 	if strict && result.Refused > 0 {
 		return exitError{code: exitFailed}
 	}

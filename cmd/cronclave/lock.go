@@ -225,7 +225,7 @@ func (a *app) completePools(*cobra.Command, []string, string) ([]cobra.Completio
 	}
 	var offers []cobra.Completion
 	for _, name := range slices.Sorted(maps.Keys(cfg.Pools)) {
-		offers = append(offers, cobra.CompletionWithDesc(name, console.Count(cfg.Pools[name].Slots, "slot")))
+		offers = append(offers, cobra.CompletionWithDesc(name, units.Count(cfg.Pools[name].Slots, "slot")))
 	}
 	return offers, cobra.ShellCompDirectiveNoFileComp
 }

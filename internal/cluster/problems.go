@@ -51,10 +51,7 @@ func (st *Status) NeedsPerson() bool {
 func (st *Status) findProblems() []Problem {
 	list := []Problem{}
 	for _, w := range st.Warnings {
-		level := levels[w.Code]
-		if level == "" {
-			level = LevelWarning
-		}
+		level := cmp.Or(levels[w.Code], LevelWarning)
 		from := st.origins[w]
 		list = append(list, Problem{Level: level, Code: w.Code, Replica: from.replica, Since: from.since, Message: w.Message})
 	}

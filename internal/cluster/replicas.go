@@ -88,10 +88,7 @@ func (r Replica) recentProblems() (list []Problem) {
 // lateRenewal describes a lease that was lost or renewed late. The text for the leadership is shorter, because nothing is stopped before the leader's lease
 // ends, and users can't set the length of this lease.
 func (r Replica) lateRenewal() string {
-	m, of := *r.LeaseMargin, FirstLine(r.LeaseMargin.Of, 80)
-	if of == "" {
-		of = "a job"
-	}
+	m, of := *r.LeaseMargin, cmp.Or(FirstLine(r.LeaseMargin.Of, 80), "a job")
 	const causes = "Redis or the network is slow, or the replica's machine is overloaded; find the cause"
 	if m.Lost() {
 		return fmt.Sprintf("replica %s lost the lease of %s within the last minute: Redis was away or lost its data, or %s", r.Name, of, causes)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -282,9 +283,7 @@ func (g ConfigGroups) jobDifference(job string, digests map[string]map[string]st
 	}
 	var parts []string
 	for form, names := range forms {
-		if form == "" {
-			form = "no such job"
-		}
+		form = cmp.Or(form, "no such job")
 		slices.Sort(names)
 		parts = append(parts, strings.Join(names, ", ")+" ("+form+")")
 	}
@@ -353,9 +352,7 @@ func zoneVersions(versions map[string][]string) string {
 	for _, version := range slices.Sorted(maps.Keys(versions)) {
 		names := versions[version]
 		slices.Sort(names)
-		if version == "" {
-			version = "not said, as by an older version of cronclave"
-		}
+		version = cmp.Or(version, "not said, as by an older version of cronclave")
 		parts = append(parts, strings.Join(names, ", ")+": "+version)
 	}
 	return strings.Join(parts, "; ")

@@ -94,21 +94,14 @@ func programOf(argv []string) any {
 	if len(argv) < 2 {
 		return described(strings.Join(quotedAll(argv), ""))
 	}
-	return described(strconv.Quote(argv[0]) + " and " + countOf(len(argv)-1, "argument"))
+	return described(strconv.Quote(argv[0]) + " and " + units.Count(len(argv)-1, "argument"))
 }
 
 func commandOf(d *draft) any {
 	if d.script != "" {
-		return described("a shell command of " + countOf(utf8.RuneCountInString(d.script), "character"))
+		return described("a shell command of " + units.Count(utf8.RuneCountInString(d.script), "character"))
 	}
 	return programOf(d.argv)
-}
-
-func countOf(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 var bareName = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)

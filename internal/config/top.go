@@ -439,10 +439,7 @@ func (t *top) checkZones(r *schema.Reader, root document.Value, o Options) {
 	if !o.Machine || inUTC {
 		return
 	}
-	folder := o.SystemZones
-	if folder == "" {
-		folder = zonedata.SystemFolder
-	}
+	folder := cmp.Or(o.SystemZones, zonedata.SystemFolder)
 	newest, used := zonedata.MachineVersion(context.Background(), folder), t.Zones.Version()
 	if newest <= used {
 		return

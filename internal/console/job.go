@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/internal/cluster"
+	"github.com/cronclave/cronclave/internal/units"
 )
 
 // factIndent is the column at which the values of a job's facts begin, after their names.
@@ -117,7 +118,7 @@ func (p Printer) printSettings(s *cluster.JobSettings) {
 		}
 	}
 	if s.More > 0 {
-		p.printItem(warning, Count(s.More, "more form")+" not shown")
+		p.printItem(warning, units.Count(s.More, "more form")+" not shown")
 	}
 	for _, key := range s.Keys() {
 		if slices.Contains(s.Differing, key) {

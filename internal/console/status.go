@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/units"
 )
 
 // Status prints a cluster: its problems first, then its replicas, jobs, pools and locks.
@@ -28,11 +29,11 @@ func (p Printer) printSummary(st *cluster.Status) {
 	if st.Leader != nil {
 		leader = "leader " + p.cutText(st.Leader.Replica, 12)
 	}
-	jobs := Count(st.JobCount, "job")
+	jobs := units.Count(st.JobCount, "job")
 	if len(st.Jobs) < st.JobCount {
 		jobs = fmt.Sprintf("%d of %s", len(st.Jobs), jobs)
 	}
-	fmt.Fprintf(p.Out, "namespace %s at %s: %s up, %s, %s\n", p.cutText(st.Namespace, 12), p.formatTime(st.Now), Count(st.ReplicasUp(), "replica"), leader, jobs)
+	fmt.Fprintf(p.Out, "namespace %s at %s: %s up, %s, %s\n", p.cutText(st.Namespace, 12), p.formatTime(st.Now), units.Count(st.ReplicasUp(), "replica"), leader, jobs)
 }
 
 func (p Printer) printProblems(st *cluster.Status) {
@@ -204,14 +205,6 @@ func whyText(r *journal.Record) string {
 		return "-"
 	}
 	return Why(*r)
-}
-
-// Count formats a number with a noun. The noun is in the plural unless the number is 1.
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func (p Printer) printLocks(st *cluster.Status) {

@@ -14,6 +14,7 @@ import (
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/units"
 )
 
 func (d *demo) printIntroduction() {
@@ -293,7 +294,7 @@ func (d *demo) drainReplicas() {
 	timeout := time.NewTimer(d.cfg.Replica.DrainTimeout + grace)
 	defer timeout.Stop()
 	if n := len(d.known.open); n > 0 && d.cut {
-		d.view.printNote(begun, plain, "waiting for %s, at most %v; Ctrl-C again stops at once", countOf(n, "run"), d.cfg.Replica.DrainTimeout)
+		d.view.printNote(begun, plain, "waiting for %s, at most %v; Ctrl-C again stops at once", units.Count(n, "run"), d.cfg.Replica.DrainTimeout)
 	}
 	for insist := os.Signal(syscall.SIGTERM); d.fleet.alive > 0; {
 		select {

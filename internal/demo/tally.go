@@ -17,6 +17,7 @@ import (
 	"github.com/cronclave/cronclave/internal/backoff"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/units"
 	"github.com/cronclave/cronclave/scheduler/cronspec"
 )
 
@@ -237,7 +238,7 @@ func (d *demo) countsLine(c *counted) string {
 	for _, name := range slices.Sorted(maps.Keys(c.runs)) {
 		replicas = append(replicas, fmt.Sprintf("%s %d", name, c.runs[name]))
 	}
-	return strings.TrimRight(fmt.Sprintf("%s  %s due  %d settled  %d doubled  %d early    %s", countOf(len(d.jobs), "job"), countOf(c.due, "tick"),
+	return strings.TrimRight(fmt.Sprintf("%s  %s due  %d settled  %d doubled  %d early    %s", units.Count(len(d.jobs), "job"), units.Count(c.due, "tick"),
 		c.settled, c.doubled, c.early, strings.Join(replicas, "  ")), " ")
 }
 
@@ -264,7 +265,7 @@ func (d *demo) listFaults(c *counted) error {
 	open := c.due - c.settled
 	wrong := c.doubled + c.early + c.strays + c.shrank + d.surprises
 	if open > 0 && (d.cut || !d.builtIn) {
-		d.view.printLine(yellow, "%s still open when it ended", countOf(open, "tick"))
+		d.view.printLine(yellow, "%s still open when it ended", units.Count(open, "tick"))
 	} else {
 		wrong += open
 	}
@@ -277,19 +278,12 @@ func (d *demo) listFaults(c *counted) error {
 		d.view.printLine(red, "%s", f)
 	}
 	if d.surprises > 0 {
-		d.view.printLine(red, "%s ended by itself", countOf(d.surprises, "replica"))
+		d.view.printLine(red, "%s ended by itself", units.Count(d.surprises, "replica"))
 	}
 	if wrong > 0 {
 		return ErrBroken
 	}
 	return nil
-}
-
-func countOf(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // Environment variables for the jobs of the built-in configuration: the program to execute, and the file to which jobs write.

@@ -32,6 +32,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,10 +101,7 @@ func Start(cfg Config) (*Server, error) {
 	if cfg.DialOnly {
 		return s, nil
 	}
-	addr := cfg.Addr
-	if addr == "" {
-		addr = "127.0.0.1:0"
-	}
+	addr := cmp.Or(cfg.Addr, "127.0.0.1:0")
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {
 		s.Close()

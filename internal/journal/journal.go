@@ -85,6 +85,7 @@
 package journal
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -154,18 +155,10 @@ func New(cfg Config) (*Journal, error) {
 }
 
 func withDefaults(cfg Config) Config {
-	if cfg.Runs == 0 {
-		cfg.Runs = DefaultRuns
-	}
-	if cfg.MaxAge == 0 {
-		cfg.MaxAge = DefaultMaxAge
-	}
-	if cfg.MaxBytes == 0 {
-		cfg.MaxBytes = DefaultMaxBytes
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultTimeout
-	}
+	cfg.Runs = cmp.Or(cfg.Runs, DefaultRuns)
+	cfg.MaxAge = cmp.Or(cfg.MaxAge, DefaultMaxAge)
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, DefaultMaxBytes)
+	cfg.Timeout = cmp.Or(cfg.Timeout, DefaultTimeout)
 	return cfg
 }
 

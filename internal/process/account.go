@@ -3,6 +3,7 @@ package process
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +78,7 @@ func (a *account) findUser(name string, most time.Duration) (u *user.User, shell
 	if err != nil {
 		return nil, "", err
 	}
-	return &user.User{Username: f[0], Uid: f[2], Gid: f[3], Name: f[4], HomeDir: orText(f[5], "/")}, orText(f[6], "/bin/sh"), nil
+	return &user.User{Username: f[0], Uid: f[2], Gid: f[3], Name: f[4], HomeDir: cmp.Or(f[5], "/")}, cmp.Or(f[6], "/bin/sh"), nil
 }
 
 // askSystem looks the user up with package os/user. It serves machines without getent, such as macOS, whose C library asks the directory service.
@@ -112,13 +113,6 @@ func sameName(entry, asked string) bool {
 	}
 	at := strings.LastIndexByte(entry, '@')
 	return at >= 0 && at+1 < len(entry) && strings.EqualFold(entry[:at], asked)
-}
-
-func orText(text, instead string) string {
-	if text == "" {
-		return instead
-	}
-	return text
 }
 
 // parseID parses the number of a user or a group. It refuses the greatest 32-bit number, because system calls interpret that number as "leave unchanged".

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -90,7 +91,7 @@ func (by *Accounts) Sources(userName, groupName string) (string, error) {
 // String describes the identity: "uid 1000, gid 100, groups 100 27, from /etc/passwd".
 func (a *identity) String() string {
 	groups := strings.Trim(fmt.Sprint(a.groups), "[]")
-	return fmt.Sprintf("uid %d, gid %d, groups %s, from %s", a.uid, a.gid, orText(groups, "none"), orText(a.source, "no entry"))
+	return fmt.Sprintf("uid %d, gid %d, groups %s, from %s", a.uid, a.gid, cmp.Or(groups, "none"), cmp.Or(a.source, "no entry"))
 }
 
 // Rights returns the identity under which a job's files are opened. It returns nil if no user is named, or if the user is this process's own.

@@ -4,6 +4,7 @@ package process
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,9 +41,7 @@ type Host struct {
 // NewHost prepares this machine to run commands: on Linux it creates a cgroup for the replica and starts to reap orphans. It returns no error if the machine
 // has no cgroups: see [Host.Isolation].
 func NewHost(c HostConfig) (*Host, error) {
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
+	c.Logger = cmp.Or[hclog.Logger](c.Logger, hclog.NewNullLogger())
 	return newHost(c.Logger, newCells(c.Logger), c.Warden), nil
 }
 

@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -148,9 +149,7 @@ func (r *refusedLogin) Error() string {
 	if r.sentinel {
 		server = "the Sentinel "
 	}
-	if user == "" {
-		user = "default"
-	}
+	user = cmp.Or(user, "default")
 	return fmt.Sprintf("%s%s refuses the user %s: %s", server, r.addr, user, string(r.reply))
 }
 

@@ -89,10 +89,7 @@ func (c *Conn) examineAll(ctx context.Context, late time.Duration) (Health, erro
 	// writes stays, because then no history is recorded.
 	h.Warnings = append(slices.DeleteFunc(h.Warnings, func(w Warning) bool { return w.Code != refusedCode }), locks.Warnings...)
 	h.Redis = c.completeDeployment(Deployment{Servers: append(h.Redis.Servers, locks.Redis.Servers...)})
-	if err == nil {
-		err = lockErr
-	}
-	return h, c.explainError(err)
+	return h, c.explainError(cmp.Or(err, lockErr))
 }
 
 // GlanceAtLocks is [Conn.Glance] without the server of the history of a quorum: it returns nil if ticks can be claimed.

@@ -132,22 +132,22 @@ func (e *examination) noteSettings(unfit []Finding, warnings []Warning) []Findin
 		found[v.check] = append(found[v.check], Finding{Code: w.Code, Level: v.level, Message: w.Message, Promises: strings.Fields(v.promises)})
 	}
 	srv := &e.server
-	version := orHidden(srv.Version)
+	version := cmp.Or(srv.Version, hiddenFact)
 	if version[0] >= '0' && version[0] <= '9' {
 		version = "redis " + version
 	}
 	e.note(checkVersion, version, found[checkVersion]...)
 	persistence := string(srv.Persistence)
 	if srv.Persistence == AppendOnly {
-		persistence += ", appendfsync " + orHidden(srv.fsync)
+		persistence += ", appendfsync " + cmp.Or(srv.fsync, hiddenFact)
 	}
-	e.note(checkPersistence, orHidden(persistence), found[checkPersistence]...)
-	eviction := orHidden(srv.policy)
+	e.note(checkPersistence, cmp.Or(persistence, hiddenFact), found[checkPersistence]...)
+	eviction := cmp.Or(srv.policy, hiddenFact)
 	if srv.MemoryLimit != nil && *srv.MemoryLimit == 0 {
 		eviction += ", no maxmemory"
 	}
 	e.note(checkEviction, eviction, found[checkEviction]...)
-	replication := orHidden(srv.role)
+	replication := cmp.Or(srv.role, hiddenFact)
 	if srv.Replicas != nil {
 		replication += fmt.Sprintf(" with %d replicas", *srv.Replicas)
 	}
@@ -164,13 +164,6 @@ func (e *examination) unfitCheck() string {
 		return checkEviction
 	}
 	return checkVersion
-}
-
-func orHidden(fact string) string {
-	if fact == "" {
-		return hiddenFact
-	}
-	return fact
 }
 
 // A ClockOffset is the difference between a clock and the clock of Redis, in milliseconds. It is measured by a call to Redis. Because the call takes

@@ -1,4 +1,4 @@
-// Package units parses and formats durations and sizes in the notation of the configuration.
+// Package units parses and formats durations and sizes in the notation of the configuration, and formats counts.
 package units
 
 import (
@@ -72,4 +72,12 @@ func FormatSize(n int64) string {
 		n /= 1024
 	}
 	return fmt.Sprint(n, []string{"B", "KiB", "MiB", "GiB"}[unit])
+}
+
+// Count formats a number with a noun. The noun is in the plural unless the number is 1.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -13,6 +13,7 @@
 package warden
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,9 +104,7 @@ const (
 
 // Start starts a helper and returns when the helper has answered. [Warden.Close] ends the helper.
 func Start(cfg Config) (*Warden, error) {
-	if cfg.Logger == nil {
-		cfg.Logger = hclog.NewNullLogger()
-	}
+	cfg.Logger = cmp.Or[hclog.Logger](cfg.Logger, hclog.NewNullLogger())
 	if cfg.OnChange == nil {
 		cfg.OnChange = func(bool) {}
 	}

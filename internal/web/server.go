@@ -3,6 +3,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -104,9 +105,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", cfg.Listen, err)
 	}
-	if cfg.Log == nil {
-		cfg.Log = hclog.NewNullLogger()
-	}
+	cfg.Log = cmp.Or[hclog.Logger](cfg.Log, hclog.NewNullLogger())
 	s := &Server{listener: newConnLimiter(listener, cfg.TrustedProxies), stopping: make(chan struct{})}
 	if cfg.Users != nil {
 		s.secret = newSessionSecret(cfg)

@@ -204,9 +204,7 @@ func (g *Register) claimSlot(r lease.Request, owner string, v View) Ruling {
 			return Ruling{Word: "decided", Outcome: "adopted"}
 		}
 		run.Attempt, run.Tick, run.Adopted = found.Attempt+1, found.Tick, &Adopted{r.Adopt, found}
-		if run.Memo == "" {
-			run.Memo = found.Memo
-		}
+		run.Memo = cmp.Or(run.Memo, found.Memo)
 		delete(g.Orphans, r.Adopt)
 	}
 	g.Runs[r.ID] = run
@@ -263,9 +261,7 @@ func (g *Register) toStop(row lease.Row, reason string, tick int64) Choice {
 	if !accounted {
 		return Choice{row, reason, true}
 	}
-	if run.Stopped == "" {
-		run.Stopped = reason
-	}
+	run.Stopped = cmp.Or(run.Stopped, reason)
 	run.StoppedFor = tick
 	g.Runs[row.ID] = run
 	return Choice{row, run.Stopped, true}

@@ -175,7 +175,7 @@ func bulkOf(st *cluster.Status, f filter, b *bulk) *page {
 			b.Rows = append(b.Rows, rowOf(st.Now, j, bad[j.Name] > 0))
 		}
 	}
-	p := pageOf("bulk", fmt.Sprintf("%s %s?", b.Verb, console.Count(len(b.Rows), "job")), st)
+	p := pageOf("bulk", fmt.Sprintf("%s %s?", b.Verb, units.Count(len(b.Rows), "job")), st)
 	p.Here, p.Body = "overview", b
 	return p
 }

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cronclave/cronclave/internal/cluster"
-	"github.com/cronclave/cronclave/internal/console"
+	"github.com/cronclave/cronclave/internal/units"
 )
 
 const (
@@ -163,7 +163,7 @@ func (c *calendarPage) fillHours(first time.Time, hours map[string]*hourCount) {
 				cell = cellOf(h, at, most)
 			}
 			if cell.Count == most && most > 0 && c.Busiest == "" {
-				c.Busiest = fmt.Sprintf("%s with %s", at.Format("Mon 15:00"), console.Count(most, "tick"))
+				c.Busiest = fmt.Sprintf("%s with %s", at.Format("Mon 15:00"), units.Count(most, "tick"))
 			}
 			row.Cells = append(row.Cells, cell)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/units"
 )
 
 type clusterPage struct {
@@ -78,7 +79,7 @@ func (h *handler) showCluster(r *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := pageOf("cluster", console.Count(len(st.Replicas), "replica")+" up", st)
+	p := pageOf("cluster", units.Count(len(st.Replicas), "replica")+" up", st)
 	if n := len(st.Lost); n > 0 {
 		p.Title += fmt.Sprintf(", %d lost", n)
 	}
@@ -267,7 +268,7 @@ func locksOf(st *cluster.Status) locks {
 }
 
 func lockOf(now time.Time, l cluster.Lock) lock {
-	shown := lock{Name: cleanText(l.Name), Use: fmt.Sprintf("%d of %s held", len(l.Holders), console.Count(l.Slots, "slot")), Mark: markOK, Unnamed: l.Waiters - len(l.Waiting)}
+	shown := lock{Name: cleanText(l.Name), Use: fmt.Sprintf("%d of %s held", len(l.Holders), units.Count(l.Slots, "slot")), Mark: markOK, Unnamed: l.Waiters - len(l.Waiting)}
 	if l.Waiters > 0 {
 		shown.Use += fmt.Sprintf(", %d waiting", l.Waiters)
 	}

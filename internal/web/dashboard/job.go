@@ -12,6 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/console"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/units"
 )
 
 const (
@@ -204,7 +205,7 @@ func shownSettings(s *cluster.JobSettings) *settings {
 		shown.Mark = markWarning
 	}
 	if s.More > 0 {
-		shown.More = console.Count(s.More, "more form") + " not shown."
+		shown.More = units.Count(s.More, "more form") + " not shown."
 	}
 	var known []cluster.JobForm
 	for _, f := range s.Forms {

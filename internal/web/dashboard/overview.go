@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -300,10 +301,7 @@ func stripOf(now time.Time, newestFirst []journal.Record) (cells []cell) {
 
 // endOf returns the last outcome of a job. If the newest records contain no outcome, it returns the newest record.
 func endOf(now time.Time, j *cluster.Job) (e end) {
-	r := j.LastEnd
-	if r == nil {
-		r = j.Last
-	}
+	r := cmp.Or(j.LastEnd, j.Last)
 	if r == nil {
 		return e
 	}
