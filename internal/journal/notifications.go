@@ -19,7 +19,8 @@ const (
 	// MaxNotifications is the maximum number of notifications that wait for a target, and KeepNotifications the time for which they wait.
 	MaxNotifications  = 10_000
 	KeepNotifications = 24 * time.Hour
-	// maxDeliveries is the number of deliveries that the log of a target keeps, for keepDeliveries.
+	// maxDeliveries is the number of deliveries that the log of a target keeps, for keepDeliveries. While no replica leads, the other keys of the target and the
+	// outboxes last as long, so that the next leader counts what is too old.
 	maxDeliveries  = 1000
 	keepDeliveries = 30 * 24 * time.Hour
 	// maxNotifyIDs is the number of ids that are remembered. It is greater than MaxNotifications, so that an event that is queued again after it was sent is recognized.
@@ -53,6 +54,8 @@ type Notification struct {
 	Job string `json:"job,omitempty"`
 	// Event is the event in the form of package notify.
 	Event json.RawMessage `json:"event"`
+	// At is the time of the event. One that is older than KeepNotifications is dropped instead of queued; zero for an event that is never too old.
+	At time.Time `json:"-"`
 	// Opens is the job that has failed, or the problem that has begun with the event, and OpensAt the time; "" for none.
 	Opens   string    `json:"-"`
 	OpensAt time.Time `json:"-"`
@@ -75,7 +78,7 @@ func (n *Notification) findFault() string {
 type TargetState struct {
 	// Token is the fencing token of the leadership that made the last change. A leader with a smaller token is refused.
 	Token int64 `json:"token"`
-	// Sent, Refused and Dropped count events since the first one. A dropped event was in the queue for too long, or too many came after it. Repeated counts
+	// Sent, Refused and Dropped count events since the first one. A dropped event waited for too long, or too many came after it. Repeated counts
 	// sent events that had an attempt with an unknown result, so the target may have them twice.
 	Sent     int64 `json:"sent"`
 	Refused  int64 `json:"refused"`
@@ -153,11 +156,11 @@ type QueueRequest struct {
 	Lost int
 }
 
-// QueueNotifications adds notifications to the queue of a target, in their order, except those that were queued before. It drops the oldest ones if there are
-// too many. It returns the number of dropped notifications.
+// QueueNotifications adds notifications to the queue of a target, in their order, except those that were queued before. It drops those that are too old, and the
+// oldest ones if there are too many. It returns the number of dropped notifications.
 func (n notifications) QueueNotifications(ctx context.Context, r QueueRequest) (dropped int, err error) {
 	err = n.changeTarget(ctx, r.Target, r.Token, func(ctx context.Context, tx *redis.Tx, s *TargetState) (func(redis.Pipeliner), error) {
-		fresh, err := n.freshNotifications(ctx, tx, r)
+		fresh, stale, err := n.freshNotifications(ctx, tx, r)
 		if err != nil {
 			return nil, err
 		}
@@ -166,8 +169,9 @@ func (n notifications) QueueNotifications(ctx context.Context, r QueueRequest) (
 		if err := errors.Join(waiting.Err(), old.Err()); err != nil {
 			return nil, err
 		}
-		dropped = max(int(old.Val()), int(waiting.Val())+len(fresh)-MaxNotifications, 0)
-		d := Delivery{At: r.Now, Target: r.Target, Events: []string{}, Count: dropped + r.Lost, Result: DeliveryDropped, Answer: "in the queue for too long, or too many came after it"}
+		excess := max(int(old.Val()), int(waiting.Val())+len(fresh)-MaxNotifications, 0)
+		dropped = excess + len(stale)
+		d := Delivery{At: r.Now, Target: r.Target, Events: []string{}, Count: dropped + r.Lost, Result: DeliveryDropped, Answer: "waited for too long, or too many came after it"}
 		s.countDelivery(d)
 		if waiting.Val() == 0 && len(fresh) == 0 && r.Now.Sub(s.Last) > forgetFault { // nothing will show that the target takes notifications again
 			s.clearFault()
@@ -181,26 +185,29 @@ func (n notifications) QueueNotifications(ctx context.Context, r QueueRequest) (
 				p.ZAdd(ctx, queue, redis.Z{Score: float64(s.Newest), Member: one.text})
 				p.ZAdd(ctx, ids, redis.Z{Score: float64(s.Newest), Member: one.ID})
 			}
+			for _, one := range stale {
+				p.ZAdd(ctx, ids, redis.Z{Score: float64(r.Now.UnixMicro()), Member: one.ID}) // so that it is counted once
+			}
 			if d.Count > 0 {
 				n.queueDelivery(ctx, p, d)
 			}
-			if dropped > 0 {
-				p.ZRemRangeByRank(ctx, queue, 0, int64(dropped-1))
+			if excess > 0 {
+				p.ZRemRangeByRank(ctx, queue, 0, int64(excess-1))
 			}
 			p.ZRemRangeByRank(ctx, ids, 0, -1-maxNotifyIDs)
 			n.queueOpen(ctx, p, r, fresh)
 			for _, key := range []string{queue, ids} {
-				p.PExpire(ctx, key, 2*KeepNotifications)
+				p.PExpire(ctx, key, keepDeliveries)
 			}
 		}, nil
 	})
 	return dropped, wrapIf("queue notifications for "+r.Target, err)
 }
 
-// freshNotifications returns the notifications of a request that were not queued before, with their texts.
-func (n notifications) freshNotifications(ctx context.Context, tx *redis.Tx, r QueueRequest) (fresh []Notification, err error) {
+// freshNotifications returns the notifications of a request that were not queued before, with their texts. Those that are too old are in stale.
+func (n notifications) freshNotifications(ctx context.Context, tx *redis.Tx, r QueueRequest) (fresh, stale []Notification, err error) {
 	if len(r.Add) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	cmds, err := tx.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, one := range r.Add {
@@ -209,7 +216,7 @@ func (n notifications) freshNotifications(ctx context.Context, tx *redis.Tx, r Q
 		return nil
 	})
 	if err := allErrors(ctx, cmds, err); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	seen := map[string]bool{}
 	for i, one := range r.Add {
@@ -219,12 +226,15 @@ func (n notifications) freshNotifications(ctx context.Context, tx *redis.Tx, r Q
 		seen[one.ID] = true
 		text, err := json.Marshal(one)
 		if fault := one.findFault(); err != nil || fault != "" {
-			return nil, fmt.Errorf("%w: %w: %s", ErrInvalid, err, fault)
+			return nil, nil, fmt.Errorf("%w: %w: %s", ErrInvalid, err, fault)
 		}
-		one.text = string(text)
-		fresh = append(fresh, one)
+		if one.text = string(text); !one.At.IsZero() && r.Now.Sub(one.At) > KeepNotifications {
+			stale = append(stale, one)
+		} else {
+			fresh = append(fresh, one)
+		}
 	}
-	return fresh, nil
+	return fresh, stale, nil
 }
 
 // queueOpen closes problems, and then opens the problems of new notifications. An open problem keeps the time of its first failure. An event
@@ -571,15 +581,21 @@ func (n notifications) NoteTargets(ctx context.Context, targets []string, now ti
 		for _, target := range targets {
 			p.ZAdd(ctx, n.key(notifyTargets), redis.Z{Score: float64(now.UnixMicro()), Member: target})
 		}
-		p.ZRemRangeByScore(ctx, n.key(notifyTargets), "-inf", formatNumber(now.Add(-keepTargets).UnixMicro()))
-		p.PExpire(ctx, n.key(notifyTargets), keepTargets)
+		p.PExpire(ctx, n.key(notifyTargets), keepDeliveries)
 		return nil
 	})
 	return wrapIf("note the targets of notifications", allErrors(ctx, cmds, err))
 }
 
-// Targets returns the names of the targets that were configured within the last 25 hours, in alphabetical order. What waits for a removed target is dropped before
-// that.
+// ForgetTargets removes the names of targets that were last configured more than 25 hours ago. The caller has dropped what waited for them.
+func (n notifications) ForgetTargets(ctx context.Context, now time.Time) error {
+	ctx, cancel := n.withTimeout(ctx)
+	defer cancel()
+	old := n.redis.ZRemRangeByScore(ctx, n.key(notifyTargets), "-inf", formatNumber(now.Add(-keepTargets).UnixMicro()))
+	return wrapIf("forget removed targets of notifications", errorOf(ctx, old))
+}
+
+// Targets returns the names of the targets that were configured until 25 hours ago, or until the last leader has gone, in alphabetical order.
 func (n notifications) Targets(ctx context.Context) ([]string, error) {
 	ctx, cancel := n.withTimeout(ctx)
 	defer cancel()

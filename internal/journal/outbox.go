@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,8 +17,6 @@ import (
 const (
 	// maxOutbox is the maximum number of records in the outbox of a job. Beyond it, the oldest ones are dropped.
 	maxOutbox = 1000
-	// keepOutbox is the time for which a record waits in an outbox.
-	keepOutbox = 24 * time.Hour
 	// outboxJobs and outboxRecords are the numbers of jobs, and of records of each of them, that Outbox reads at a time.
 	outboxJobs    = 100
 	outboxRecords = 100
@@ -55,7 +52,7 @@ func (h *history) queuePosted(ctx context.Context, p redis.Pipeliner, w *jobWrit
 	}
 	if w.posted {
 		w.dropped = p.ZRemRangeByRank(ctx, key, 0, -1-maxOutbox)
-		p.PExpire(ctx, key, keepOutbox)
+		p.PExpire(ctx, key, keepDeliveries)
 	}
 }
 

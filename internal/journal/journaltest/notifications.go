@@ -266,8 +266,17 @@ func queuesAreBounded(s *suite) {
 		s.Errorf("%d too old", dropped)
 	}
 	s.waiting(j, "x", "y")
+	old := notification("old")
+	old.At = s.now.Add(-time.Second)
+	for _, want := range []int{1, 0} { // again as if the leader had died before it cleared the outbox
+		dropped, err := j.QueueNotifications(s.ctx, journal.QueueRequest{Target: "ops", Token: 1, Now: s.now.Add(journal.KeepNotifications), Add: []journal.Notification{old}})
+		if err != nil || dropped != want {
+			s.Errorf("%v, %d dropped, want %d", err, dropped, want)
+		}
+	}
+	s.waiting(j, "x", "y")
 	log, err := j.Deliveries(s.ctx, []string{"ops"}, 10)
-	if err != nil || len(log) != 2 || log[1].Count != 2 || log[1].Result != journal.DeliveryDropped {
+	if err != nil || len(log) != 3 || log[2].Count != 2 || log[2].Result != journal.DeliveryDropped {
 		s.Errorf("%v, log %+v", err, log)
 	}
 }

@@ -75,16 +75,16 @@ func (d *Dispatcher) Run(ctx context.Context) {
 	var compared, searched time.Time
 	for ctx.Err() == nil {
 		cfg := d.Jobs()
-		d.startTargets(ctx, cfg, &loops)
 		more, err := false, error(nil)
-		if len(cfg.Notify) > 0 {
+		if len(cfg.Notify) > 0 && time.Since(searched) >= findEvery {
+			searched, err = time.Now(), d.findLost(ctx, cfg)
+		}
+		d.startTargets(ctx, cfg, &loops) // after findLost has dropped what got too old while no replica led
+		if err == nil && len(cfg.Notify) > 0 {
 			more, err = d.moveRecords(ctx)
 			if err == nil && time.Since(compared) >= compareEvery {
 				compared = time.Now()
 				err = d.unknown.note(d.compareProblems(ctx, cfg), d.Log)
-			}
-			if err == nil && time.Since(searched) >= findEvery {
-				searched, err = time.Now(), d.findLost(ctx, cfg)
 			}
 		}
 		switch {
@@ -200,7 +200,7 @@ func (d *Dispatcher) queueAll(ctx context.Context, requests map[string]*journal.
 		r.Target, r.Token, r.Now = name, d.Token, d.Now()
 		dropped, err := d.Journal.QueueNotifications(ctx, *r)
 		if dropped > 0 {
-			d.Log.Warn("notifications dropped: they were in the queue for too long, or too many came after them", "target", name, "dropped", dropped)
+			d.Log.Warn("notifications dropped: they waited for too long, or too many came after them", "target", name, "dropped", dropped)
 		}
 		errs = append(errs, err)
 		d.wakeTarget(name)
@@ -310,7 +310,10 @@ func (d *Dispatcher) findLost(ctx context.Context, cfg *config.Config) error {
 			}
 		}
 	}
-	return d.queueAll(ctx, requests)
+	if err := d.queueAll(ctx, requests); err != nil {
+		return err
+	}
+	return d.Journal.ForgetTargets(ctx, d.Now()) //nolint:wrapcheck // the error names the operation
 }
 
 // Posts returns the targets that get the event of a record. With at least one, the journal puts the record into the outbox of its job.

@@ -381,6 +381,83 @@ func TestFullOutbox(t *testing.T) {
 	})
 }
 
+// TestNobodyLed counts and logs once what got too old in the outboxes and in a queue while no replica led. A start only expires.
+func TestNobodyLed(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		b.answers = []notify.Result{{Verdict: notify.Later, Answer: "500"}}
+		stop := b.lead(1)
+		b.record("a", "1", journal.OutcomeFailed)
+		time.Sleep(2 * time.Second)
+		stop()
+		b.want("failed a")
+		b.record("b", "1", journal.OutcomeRunning)
+		b.record("b", "1", journal.OutcomeFailed)
+		b.record("b", "2", journal.OutcomeFailed)
+		time.Sleep(29 * 24 * time.Hour)
+		b.record("c", "1", journal.OutcomeFailed)
+		for token := range int64(2) {
+			stop = b.lead(2 + token)
+			time.Sleep(5 * time.Minute)
+			stop()
+		}
+		b.want("failed c")
+		log, err := b.journal.Deliveries(b.Context(), []string{"ops"}, 10)
+		if s := b.state(); err != nil || s.Dropped != 3 || len(log) != 4 {
+			b.Errorf("%v, %+v, log %+v", err, s, log)
+		}
+		if text := b.log.String(); strings.Count(text, "[WARN]  notifications dropped: ") != 2 || !strings.Contains(text, "target=ops dropped=1") || !strings.Contains(text, "target=ops dropped=2") {
+			b.Error(text)
+		}
+	})
+}
+
+// TestTargetIsRemovedWhileNobodyLeads counts what waited for it.
+func TestTargetIsRemovedWhileNobodyLeads(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		b.answers = []notify.Result{{Verdict: notify.Later, Answer: "500"}}
+		stop := b.lead(1)
+		b.record("a", "1", journal.OutcomeFailed)
+		time.Sleep(2 * time.Second)
+		stop()
+		time.Sleep(3 * 24 * time.Hour)
+		b.posts = &config.Config{Notify: b.cfg.Notify, Jobs: []config.Job{{Name: "a", Notify: []string{"gone"}}}}
+		b.posts.Notify["gone"] = b.cfg.Notify["ops"]
+		b.record("a", "2", journal.OutcomeFailed) // for another target without a configuration
+		b.cfg = &config.Config{Notify: map[string]config.Notify{"other": {Name: "other"}}}
+		stop = b.lead(2)
+		time.Sleep(5 * time.Minute)
+		stop()
+		if s := b.state(); s.Dropped != 1 || s.Waiting != 0 {
+			b.Errorf("%+v", s)
+		}
+		if text := b.log.String(); strings.Count(text, "target=ops dropped=1") != 1 {
+			b.Error(text)
+		}
+		if targets, err := b.journal.Targets(b.Context()); err != nil || !slices.Equal(targets, []string{"gone", "other"}) {
+			b.Errorf("%v, targets %q", err, targets)
+		}
+	})
+}
+
+// TestSentBeforeNobodyLed does not count an event as dropped that was sent, but is still in its outbox because the leader died.
+func TestSentBeforeNobodyLed(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		stop := b.lead(1)
+		b.record("a", "1", journal.OutcomeFailed)
+		time.Sleep(2 * time.Second)
+		stop()
+		b.record("a", "1", journal.OutcomeFailed)
+		time.Sleep(3 * 24 * time.Hour)
+		stop = b.lead(2)
+		time.Sleep(2 * time.Minute)
+		stop()
+		b.want("failed a")
+		if s := b.state(); s.Sent != 1 || s.Dropped != 0 {
+			b.Errorf("%+v", s)
+		}
+	})
+}
+
 // TestUnknownProblems hold up no record. The log has one warning.
 func TestUnknownProblems(t *testing.T) {
 	inBench(t, 0, func(b *bench) {

@@ -47,6 +47,9 @@ func requestsFor(records []journal.Posted) map[string]*journal.QueueRequest {
 			}
 			e := recordEvent(r)
 			one := encodeEvent(e)
+			if e.Name != notify.Started { // which expires by itself
+				one.At = e.At
+			}
 			if r.Failed() {
 				one.Opens, one.OpensAt = failureKey(r.Job), e.At
 			}
