@@ -90,8 +90,7 @@ type TargetState struct {
 	Unsure []string `json:"unsure,omitempty"`
 	// Again has the ids of messages with an unknown result. Each of them is sent again with exactly the same notifications, so that it has the same id.
 	Again [][]string `json:"again,omitempty"`
-	// Next is the earliest time of the next attempt.
-	Next time.Time `json:"next,omitzero"`
+	Pace
 	// Tries counts the failed attempts from Since to Last. Fault is the answer to the last one; "" if it succeeded.
 	Tries int       `json:"tries,omitempty"`
 	Since time.Time `json:"since,omitzero"`
@@ -105,7 +104,20 @@ type TargetState struct {
 	Oldest  time.Time `json:"-"`
 }
 
+// A Pace is what an attempt leaves of the budget of a target, by the clock of Redis.
+type Pace struct {
+	// Next is the earliest time of the next attempt.
+	Next time.Time `json:"next,omitzero"`
+	// Jobs has the earliest time of the next event of a job, for a target in which each job has an address or a check of its own.
+	Jobs map[string]time.Time `json:"jobs,omitempty"`
+}
+
 func (s *TargetState) findFault() string {
+	for _, next := range s.Jobs {
+		if !isSound(next) {
+			return "a time beyond the calendar"
+		}
+	}
 	if !isSound(s.Next) || !isSound(s.Since) || !isSound(s.Last) || s.Newest < 0 || s.Newest >= runningScore {
 		return "a time beyond the calendar"
 	}
@@ -361,10 +373,10 @@ func (n notifications) Notifications(ctx context.Context, target string, after N
 	return s, waiting, nil
 }
 
-// BeginAttempt records that some notifications are about to be sent. If the leader dies before EndAttempt, a later leader takes the result for unknown. next is
-// the earliest time of the attempt after this one. It fails with ErrNotWaiting if one of the notifications has left the queue, because the leader before has
+// BeginAttempt records that some notifications are about to be sent. If the leader dies before EndAttempt, a later leader takes the result for unknown. pace
+// bounds the attempts after this one. It fails with ErrNotWaiting if one of the notifications has left the queue, because the leader before has
 // recorded a late result.
-func (n notifications) BeginAttempt(ctx context.Context, target string, token int64, chosen []Notification, next time.Time) error {
+func (n notifications) BeginAttempt(ctx context.Context, target string, token int64, chosen []Notification, pace Pace) error {
 	err := n.changeTarget(ctx, target, token, func(ctx context.Context, tx *redis.Tx, s *TargetState) (func(redis.Pipeliner), error) {
 		cmds, err := tx.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, one := range chosen {
@@ -381,7 +393,7 @@ func (n notifications) BeginAttempt(ctx context.Context, target string, token in
 		if len(s.Attempt) > 0 {
 			s.noteUnknown(s.Attempt, true)
 		}
-		s.Attempt, s.Next = idsOf(chosen), next
+		s.Attempt, s.Pace = idsOf(chosen), pace
 		return func(redis.Pipeliner) {}, nil
 	})
 	return wrapIf("begin to send to "+target, err)
@@ -418,8 +430,7 @@ type Attempt struct {
 	Notifications []Notification
 	// Unsure means that the target may have the notifications. Again means that the next message with one of them must have exactly these notifications.
 	Unsure, Again bool
-	// Next is the earliest time of the next attempt.
-	Next time.Time
+	Pace
 }
 
 // EndAttempt records the end of an attempt.
@@ -429,7 +440,7 @@ func (n notifications) EndAttempt(ctx context.Context, token int64, a Attempt) e
 		if len(s.Attempt) > 0 && !slices.Equal(s.Attempt, ids) { // the leader before has died, and this event ended without an attempt
 			s.noteUnknown(s.Attempt, true)
 		}
-		s.Attempt, s.Next, d.Tries = nil, a.Next, s.Tries+1
+		s.Attempt, s.Pace, d.Tries = nil, a.Pace, s.Tries+1
 		s.noteAnswer(d)
 		if a.Unsure {
 			s.noteUnknown(ids, a.Again)

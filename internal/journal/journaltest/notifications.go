@@ -140,7 +140,7 @@ type attempts struct {
 
 func (a attempts) begin(which ...journal.Notification) {
 	a.s.Helper()
-	if err := a.of.BeginAttempt(a.s.ctx, "ops", 5, which, a.s.now.Add(time.Second)); err != nil {
+	if err := a.of.BeginAttempt(a.s.ctx, "ops", 5, which, journal.Pace{Next: a.s.now.Add(time.Second)}); err != nil {
 		a.s.Fatal(err)
 	}
 }
@@ -148,7 +148,7 @@ func (a attempts) begin(which ...journal.Notification) {
 func (a attempts) end(result string, unsure bool, which ...journal.Notification) {
 	a.s.Helper()
 	d := journal.Delivery{At: a.s.now, Target: "ops", Events: []string{"failed a"}, Count: len(which), Result: result, Answer: "the answer", Replica: "r", ID: which[0].ID}
-	if err := a.of.EndAttempt(a.s.ctx, 5, journal.Attempt{Delivery: d, Notifications: which, Unsure: unsure, Again: unsure, Next: a.s.now.Add(time.Minute)}); err != nil {
+	if err := a.of.EndAttempt(a.s.ctx, 5, journal.Attempt{Delivery: d, Notifications: which, Unsure: unsure, Again: unsure, Pace: journal.Pace{Next: a.s.now.Add(time.Minute)}}); err != nil {
 		a.s.Fatal(err)
 	}
 }
@@ -184,7 +184,7 @@ func queues(s *suite) {
 	}
 	try.begin(list[0])
 	try.end(journal.DeliverySent, false, list[0])
-	if err := j.BeginAttempt(s.ctx, "ops", 5, list[:2], s.now); !errors.Is(err, journal.ErrNotWaiting) {
+	if err := j.BeginAttempt(s.ctx, "ops", 5, list[:2], journal.Pace{Next: s.now}); !errors.Is(err, journal.ErrNotWaiting) {
 		s.Errorf("an attempt with a sent notification: %v", err)
 	}
 	try.begin(list[1:]...)
@@ -235,7 +235,7 @@ func queuesHaveOneLeader(s *suite) {
 	_, list := s.waiting(j, "a")
 	_, err := j.QueueNotifications(s.ctx, journal.QueueRequest{Target: "ops", Token: 5, Now: s.now, Add: []journal.Notification{notification("b")}})
 	for what, err := range map[string]error{
-		"queue": err, "begin": j.BeginAttempt(s.ctx, "ops", 5, list, s.now),
+		"queue": err, "begin": j.BeginAttempt(s.ctx, "ops", 5, list, journal.Pace{Next: s.now}),
 		"end": j.EndAttempt(s.ctx, 5, journal.Attempt{Notifications: list, Delivery: journal.Delivery{Target: "ops", Result: journal.DeliverySent}}),
 	} {
 		if !errors.Is(err, journal.ErrSuperseded) {

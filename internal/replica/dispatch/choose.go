@@ -46,8 +46,9 @@ func (t *target) readNext(ctx context.Context, cfg config.Notify, sender notify.
 		if state.Next.Sub(now) > max(maxRetryAfter, cfg.GroupWait) {
 			state.Next = now // the clock of Redis was set back
 		}
+		t.paced = pacedAt(now, state.Jobs)
 		if last.ID == "" && len(waiting) < maxRead {
-			t.forgetGone(waiting, now)
+			t.forgetGone(waiting)
 		}
 		next := t.chooseNext(cfg, s.byJob, state, waiting, now)
 		s.chosen, s.rest, s.wait = next.chosen, next.rest || len(waiting) == maxRead, min(s.wait, next.wait)
@@ -58,9 +59,19 @@ func (t *target) readNext(ctx context.Context, cfg config.Notify, sender notify.
 	}
 }
 
-// forgetGone forgets the failures of jobs that have no event in the queue, whose events are all in waiting. It also forgets pauses that have no effect any more.
-func (t *target) forgetGone(waiting []journal.Notification, now time.Time) {
-	maps.DeleteFunc(t.paced, func(_ string, next time.Time) bool { return now.Sub(next) >= burst*interval })
+// pacedAt returns the times of jobs that have an effect. It leaves out those from before the clock of Redis was set back.
+func pacedAt(now time.Time, jobs map[string]time.Time) map[string]time.Time {
+	maps.DeleteFunc(jobs, func(_ string, next time.Time) bool {
+		return now.Sub(next) >= burst*interval || next.Sub(now) > maxRetryAfter
+	})
+	if jobs == nil {
+		return map[string]time.Time{}
+	}
+	return jobs
+}
+
+// forgetGone forgets the failures of jobs that have no event in the queue, whose events are all in waiting.
+func (t *target) forgetGone(waiting []journal.Notification) {
 	for job := range t.failed {
 		if !slices.ContainsFunc(waiting, func(n journal.Notification) bool { return n.Job == job }) {
 			t.forgetFailure(job)

@@ -131,7 +131,7 @@ func (d *Dispatcher) startTargets(ctx context.Context, cfg *config.Config, loops
 		if d.targets[name] != nil {
 			continue
 		}
-		t := &target{Dispatcher: d, name: name, wake: make(chan struct{}, 1), failed: map[string]failure{}, streak: map[string]bool{}, paced: map[string]time.Time{}}
+		t := &target{Dispatcher: d, name: name, wake: make(chan struct{}, 1), failed: map[string]failure{}, streak: map[string]bool{}}
 		d.targets[name] = t
 		loops.Go(func() {
 			t.run(ctx)

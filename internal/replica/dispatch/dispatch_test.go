@@ -553,6 +553,37 @@ func TestBudget(t *testing.T) {
 	})
 }
 
+// TestBudgetOfAJob has pings: the next leader keeps to what is left of the budget of each job, and to the pause that the service demands for one.
+func TestBudgetOfAJob(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		b.change(func(n *config.Notify) { n.Kind = "ping" })
+		b.refused, b.refusal = "p", notify.Result{Verdict: notify.Later, Answer: "429", RetryAfter: 30 * time.Second}
+		b.record("p", "0", journal.OutcomeFailed)
+		for n := range 20 {
+			b.record("a", fmt.Sprint(n), journal.OutcomeFailed)
+		}
+		began := time.Now()
+		for token := range int64(10) {
+			stop := b.lead(1 + token)
+			time.Sleep(time.Second + 10*time.Millisecond)
+			stop()
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		count := map[string]int{}
+		for i, m := range b.sent {
+			job := m.Events[0].Job
+			count[job]++
+			if most := 5 + int(b.at[i].Sub(began)/time.Second); count[job] > most || count["p"] > 1 {
+				b.Fatalf("%v after %v", count, b.at[i].Sub(began))
+			}
+		}
+		if count["a"] < 14 {
+			b.Errorf("%v", count)
+		}
+	})
+}
+
 // TestAnswers loses no event, whatever the target answers, and repeats only after an unknown answer, with the same id.
 func TestAnswers(t *testing.T) {
 	inBench(t, 0, func(b *bench) {

@@ -38,7 +38,7 @@ type target struct {
 	// failed has the jobs whose first waiting event the target did not take. streak has the ones among them that first failed after it last took a message.
 	failed map[string]failure
 	streak map[string]bool
-	// paced has the earliest time of the next event of a job, for a target in which each job has an address or a check of its own.
+	// paced is [journal.Pace.Jobs] as last read from Redis, with the changes of the attempt since then.
 	paced map[string]time.Time
 	// most is the maximum number of events in the next message; 0 for no limit. refused and unknown count the attempts in a row that failed with a group.
 	most, refused, unknown int
@@ -96,7 +96,8 @@ func (t *target) sendNext(ctx context.Context, cfg config.Notify) (pause time.Du
 	if len(next.chosen) == 0 {
 		return next.wait, nil
 	}
-	a := attempt{state: state, Attempt: journal.Attempt{Notifications: next.chosen, Next: nextInBudget(state.Next, now)}, byJob: next.byJob, events: decodeEvents(next.chosen)}
+	a := attempt{state: state, byJob: next.byJob, events: decodeEvents(next.chosen)}
+	a.Notifications, a.Pace = next.chosen, journal.Pace{Next: nextInBudget(state.Next, now), Jobs: t.paced}
 	if e := a.events[0]; len(a.events) == 1 && e.Name == notify.Started && now.Sub(e.At) > startExpires {
 		a.Delivery, a.Next = t.delivery(a.events, journal.DeliveryExpired, "the run started long ago"), state.Next
 		return 0, t.Journal.EndAttempt(ctx, t.Token, a.Attempt) //nolint:wrapcheck // the error names the operation
@@ -108,7 +109,7 @@ func (t *target) sendNext(ctx context.Context, cfg config.Notify) (pause time.Du
 	case cfg.GroupWait > 0 && !next.rest:
 		a.Next = now.Add(cfg.GroupWait)
 	}
-	switch err := t.Journal.BeginAttempt(ctx, t.name, t.Token, next.chosen, a.Next); {
+	switch err := t.Journal.BeginAttempt(ctx, t.name, t.Token, next.chosen, a.Pace); {
 	case errors.Is(err, journal.ErrNotWaiting):
 		return 0, nil
 	case err != nil:
