@@ -185,7 +185,7 @@ func postJSON(to string, v any) (request, error) {
 	return request{http.MethodPost, to, http.Header{"Content-Type": {"application/json; charset=utf-8"}}, body}, err
 }
 
-// setJob replaces {job} in the URL of a target by the name of the event's job.
-func setJob(address string, e Event) string {
-	return strings.ReplaceAll(address, placeOfJob, url.PathEscape(jobOf(e)))
+// setJob replaces {job} in the URL of a target.
+func setJob(address, job string) string {
+	return strings.ReplaceAll(address, placeOfJob, url.PathEscape(job))
 }

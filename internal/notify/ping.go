@@ -83,6 +83,14 @@ func pingRequest(c *call, m Message) (request, error) {
 	return request{http.MethodPost, u.String(), http.Header{"Content-Type": {"text/plain; charset=utf-8"}}, []byte(body)}, nil
 }
 
+// slugOf returns the name of a job as it is in the URL of a check. Slugs of healthchecks.io and Sentry have no capitals.
+func slugOf(service, job string) string {
+	if service == "healthchecks" || service == "sentry" {
+		return strings.ToLower(job)
+	}
+	return job
+}
+
 // composeHealthchecks reports an exit code as a number. The same rid joins the start of a run and its end.
 func composeHealthchecks(u *url.URL, query url.Values, state string, e Event) string {
 	const mostOfACode = 255
@@ -113,10 +121,18 @@ func composeCronitor(_ *url.URL, query url.Values, state string, e Event) string
 	if r.ExitCode != nil {
 		query.Set("status_code", strconv.Itoa(*r.ExitCode))
 	}
-	if r.DurationMS != nil {
-		query.Set("metric", fmt.Sprintf("duration:%.3f", (time.Duration(*r.DurationMS)*time.Millisecond).Seconds()))
+	if d := inSeconds(r); d != "" {
+		query.Set("metric", "duration:"+d)
 	}
 	return ""
+}
+
+// inSeconds returns the duration of a run; "" if it has not ended.
+func inSeconds(r *run.Record) string {
+	if r.DurationMS == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.3f", (time.Duration(*r.DurationMS) * time.Millisecond).Seconds())
 }
 
 // composeSentry reports a check-in of a monitor that exists. A check-in id joins the start of a run and its end.
@@ -124,6 +140,9 @@ func composeSentry(_ *url.URL, query url.Values, state string, e Event) string {
 	query.Set("status", state)
 	if e.Run != nil {
 		query.Set("check_in_id", runUUID(e.Run))
+		if d := inSeconds(e.Run); d != "" {
+			query.Set("duration", d)
+		}
 	}
 	return ""
 }

@@ -178,7 +178,7 @@ func (s *sender) newCall(ctx context.Context, m Message) (*call, error) {
 	if strings.Contains(address, placeOfJob) && slices.ContainsFunc(m.Events, func(e Event) bool { return e.Job != m.Events[0].Job }) {
 		return nil, errors.New("url_file has got {job} in the meantime, and the message has several jobs")
 	}
-	if c.url, err = config.ParseTarget(setJob(address, m.Events[0])); err != nil || strings.HasPrefix(c.url.Scheme, "smtp") != (t.Kind == "mail") {
+	if c.url, err = config.ParseTarget(setJob(address, slugOf(t.Service, jobOf(m.Events[0])))); err != nil || strings.HasPrefix(c.url.Scheme, "smtp") != (t.Kind == "mail") {
 		return nil, errors.New("url_file has no URL for kind " + t.Kind) // the configuration has checked url
 	}
 	if t.TokenFile != "" {

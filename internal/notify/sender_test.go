@@ -2,6 +2,7 @@ package notify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -539,7 +540,7 @@ func TestStartsAreSentOnce(t *testing.T) {
 	}
 }
 
-// TestPings demands the URL of each service for each event, and one id for the start and the end of a run.
+// TestPings demands the URL of each service for each event, and one id for the start and the end of a run. A slug has no capitals.
 func TestPings(t *testing.T) {
 	t.Parallel()
 	rec := newRecorder(t)
@@ -548,11 +549,12 @@ func TestPings(t *testing.T) {
 		{"healthchecks", "timeout", "/fail?env=prod&rid="}, {"healthchecks", "skipped", "/log?env=prod&rid="}, {"healthchecks", "canceled", "/log?env=prod&rid="},
 		{"healthchecks", "test", "/log?env=prod&rid="},
 		{"cronitor", "running", "state=run"}, {"cronitor", "ok", "state=complete"}, {"cronitor", "failed", "state=fail&status_code=3"}, {"cronitor", "skipped", ""},
-		{"sentry", "running", "status=in_progress"}, {"sentry", "ok", "status=ok"}, {"sentry", "missed", "status=error"}, {"sentry", "canceled", ""},
+		{"sentry", "running", "status=in_progress"}, {"sentry", "ok", "duration=200.120&env=prod&status=ok"}, {"sentry", "missed", "status=error"}, {"sentry", "canceled", ""},
 		{"kuma", "ok", "status=up"}, {"kuma", "lost", "status=down"}, {"kuma", "running", ""},
 	} {
-		e := failedEvent("backup", 3)
+		e := failedEvent("Backup", 3)
 		e.Name = tt.event
+		path := map[string]string{"healthchecks": "/ping/key/backup", "sentry": "/ping/key/backup"}[tt.service]
 		if tt.event == "timeout" {
 			e.Run.ExitCode = nil
 		}
@@ -563,7 +565,7 @@ func TestPings(t *testing.T) {
 			if len(rec.urls) > 0 {
 				t.Errorf("%s %s: %v", tt.service, tt.event, rec.urls)
 			}
-		case len(rec.urls) != 1 || !strings.HasPrefix(rec.urls[0], "/ping/key/backup") || !strings.Contains(rec.urls[0], tt.want):
+		case len(rec.urls) != 1 || !strings.HasPrefix(rec.urls[0], cmp.Or(path, "/ping/key/Backup")) || !strings.Contains(rec.urls[0], tt.want):
 			t.Errorf("%s %s: %v, want %s", tt.service, tt.event, rec.urls, tt.want)
 		case (tt.service == "healthchecks" || tt.service == "sentry") && !strings.Contains(rec.urls[0], "id="+runUUID(e.Run)):
 			t.Errorf("%s: %v", tt.service, rec.urls)
