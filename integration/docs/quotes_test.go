@@ -10,9 +10,10 @@ import (
 )
 
 var (
+	symptom  = regexp.MustCompile(`\*\*[^*]+\*\*`)
 	codeSpan = regexp.MustCompile("`([^`]+)`")
 	// placeholder matches the parts of a quoted message that vary, and the places at which it is put together.
-	placeholder = regexp.MustCompile(`\b[A-Z]{2,}\b|\b[NM]\b|\.\.\.|\\\||\d+|: `)
+	placeholder = regexp.MustCompile(`\b[A-Z]{2,}\b|\b[NM]\b|\.\.\.|\||\d+|: `)
 	joined      = regexp.MustCompile(`"\s*\+\s*"`)
 )
 
@@ -20,7 +21,7 @@ var (
 var notOurs = []string{"no such host", "no space left on device", "text file busy", "setinfo", "maint_notifications", "not in /etc/passwd, and getent passwd",
 	"there is no jobs.toml here"}
 
-// TestQuotedMessagesAreThere looks in the source for the messages in the first column of the page of symptoms: a reader searches for them.
+// TestQuotedMessagesAreThere looks in the source for the messages in the bold symptoms of the page: a reader searches for them.
 func TestQuotedMessagesAreThere(t *testing.T) {
 	t.Parallel()
 	source := productSource(t)
@@ -29,13 +30,8 @@ func TestQuotedMessagesAreThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	quotes := 0
-	for line := range strings.Lines(string(page)) {
-		cell, found := strings.CutPrefix(line, "| ")
-		if !found {
-			continue
-		}
-		cell, _, _ = strings.Cut(cell, " | ")
-		for _, span := range codeSpan.FindAllStringSubmatch(cell, -1) {
+	for _, found := range symptom.FindAllString(string(page), -1) {
+		for _, span := range codeSpan.FindAllStringSubmatch(found, -1) {
 			for _, part := range placeholder.Split(span[1], -1) {
 				part = strings.Trim(part, ` :,;()"`)
 				for _, other := range notOurs {
