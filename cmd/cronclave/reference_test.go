@@ -20,31 +20,29 @@ import (
 	"github.com/cronclave/cronclave/scheduler/run"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/configuration.md anew")
+var update = flag.Bool("update", false, "write the lists of docs/configuration.md anew")
 
-// TestReference holds the tables of docs/configuration.md that are not of keys against the code. -update writes them.
+// TestReference holds the lists of docs/configuration.md that are not of keys against the code. -update writes them.
 func TestReference(t *testing.T) {
 	t.Parallel()
-	parts := map[string]string{}
-	add := func(name string, header []string, rows [][]string) { parts[name] = testtier.Table(t, header, rows) }
-	add("outcomes", []string{"outcome", "meaning"}, meaningRows(outcomes))
-	add("reasons", []string{"reason", "of", "meaning"}, reasonRows())
-	add("exit codes", []string{"code", "meaning", "detail"}, exitCodeRows())
-	add("job variables", []string{"variable", "value"}, jobVariableRows())
-	add("lock variables", []string{"variable", "value"}, lockVariableRows())
-	add("read variables", []string{"variable", "meaning"}, readVariableRows())
-	parts["common log fields"], parts["log fields"] = fieldList(commonFields), fieldList(otherFields)
+	parts := map[string]string{
+		"outcomes": entryList(outcomes), "reasons": reasonList(), "exit codes": exitCodeList(),
+		"job variables": entryList(jobVariables()), "lock variables": entryList(variablesOfLock()), "read variables": entryList(readVariables()),
+		"common log fields": entryList(commonFields), "log fields": entryList(otherFields),
+	}
 	testtier.SyncPage(t, "configuration.md", "cronclave", parts, *update)
 }
 
-// entry is a row of a table: a word of the code, or several with blanks between them, and the meaning.
+// entry is an item of a list: a word of the code, or several with blanks between them, and the meaning.
 type entry struct{ word, meaning string }
 
-func meaningRows(of []entry) (rows [][]string) {
+// entryList returns a list in Markdown. A table of so many short cells is harder to read.
+func entryList(of []entry) string {
+	var list strings.Builder
 	for _, e := range of {
-		rows = append(rows, []string{"`" + e.word + "`", e.meaning})
+		list.WriteString("- `" + strings.Join(strings.Fields(e.word), "`, `") + "`: " + e.meaning + "\n")
 	}
-	return rows
+	return list.String()
 }
 
 func words(of []entry) (all []string) {
@@ -54,36 +52,27 @@ func words(of []entry) (all []string) {
 	return all
 }
 
-func exitCodeRows() (rows [][]string) {
+func exitCodeList() string {
+	var list strings.Builder
 	for _, c := range exitCodes() {
-		rows = append(rows, []string{fmt.Sprint(c.code), c.meaning, c.detail})
+		fmt.Fprintf(&list, "- %d, %s: %s\n", c.code, c.meaning, c.detail)
 	}
-	return append(rows,
-		[]string{"126", "the command can't be executed", "`lock`, `exec` and `trigger --wait`."},
-		[]string{"127", "the command is not found", "The same."},
-		[]string{"128+N", "signal N ended the command", "The same."},
-		[]string{"others", "the command's own", "The same."})
+	list.WriteString("- others, of the command of `lock`, `exec` and `trigger --wait`: its own, 126 if it can't be executed, 127 if it is not found, 128+N if signal N ended it.\n")
+	return list.String()
 }
 
-func jobVariableRows() (rows [][]string) {
+func jobVariables() (all []entry) {
 	for _, v := range replica.Variables() {
-		rows = append(rows, []string{"`" + v.Name + "`", v.Doc})
+		all = append(all, entry{v.Name, v.Doc})
 	}
-	return rows
+	return all
 }
 
-func lockVariableRows() (rows [][]string) {
+func variablesOfLock() (all []entry) {
 	for _, v := range lockVariables() {
-		rows = append(rows, []string{"`" + v.name + "`", strings.ToUpper(v.doc[:1]) + v.doc[1:] + "."})
+		all = append(all, entry{v.name, strings.ToUpper(v.doc[:1]) + v.doc[1:] + "."})
 	}
-	return rows
-}
-
-func readVariableRows() (rows [][]string) {
-	for _, v := range readVariables() {
-		rows = append(rows, []string{"`" + v.name + "`", v.doc})
-	}
-	return rows
+	return all
 }
 
 // TestOutcomesAreThose holds the reference against the constants of the package that has outcomes.
@@ -166,11 +155,9 @@ func TestVariablesAreThose(t *testing.T) {
 	for _, name := range internalVariables {
 		known[name] = true
 	}
-	for _, rows := range [][][]string{jobVariableRows(), lockVariableRows(), readVariableRows()} {
-		for _, row := range rows {
-			if name := strings.Trim(row[0], "`"); variable.MatchString(name) {
-				known[name] = true
-			}
+	for _, name := range words(slices.Concat(jobVariables(), variablesOfLock(), readVariables())) {
+		if variable.MatchString(name) {
+			known[name] = true
 		}
 	}
 	for _, dir := range packages(t) {
@@ -222,17 +209,15 @@ func TestJobVariablesAreReserved(t *testing.T) {
 	}
 }
 
-type readVariable struct{ name, doc string }
-
-func readVariables() []readVariable {
-	return []readVariable{
-		{envConfig, "The configuration, unless `-c` names one."},
-		{envRedis, "The URL of Redis, unless `--redis` names one. It replaces `[redis].url` and `quorum`, and may have a password."},
-		{envClockOffset, "`run`: a duration that is added to the replica's clock, for rehearsals."},
-		{envRunID, "Inside a job, a cronclave process leaves its environment readable for the same user, so that the replica finds it, unless `" + envRedis + "` is set."},
-		{envNoColor, "If it is set, logs, `demo`, `status` and `history` have no colours."},
-		{envTerm, "If it is `dumb`, `demo`, `status` and `history` have no colours."},
+func readVariables() []entry {
+	return []entry{
+		{envConfig, "Configuration, unless `-c` names one."},
+		{envRedis, "URL of Redis, unless `--redis` names one. It replaces `[redis].url` and `quorum`, and may have a password."},
+		{envClockOffset, "`run`: duration added to the replica's clock, for rehearsals."},
+		{envRunID, "In a job, cronclave keeps its environment readable for the same user, so that the replica finds it, unless `" + envRedis + "` is set."},
+		{envNoColor, "If set, logs, `demo`, `status` and `history` have no colours."},
+		{envTerm, "If `dumb`, `demo`, `status` and `history` have no colours."},
 		{envUser, "`trigger` records it, with the host, as the user."},
-		{envGC, "Go's garbage collection. `run` uses 400 unless it is set."},
+		{envGC, "Go's garbage collection. Default of `run`: 400."},
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"go/ast"
 	"regexp"
 	"slices"
@@ -17,7 +18,7 @@ var outcomes = []entry{
 	{"canceled", "The run was stopped on purpose."},
 	{"lost", "The lease was lost, so the run was stopped."},
 	{"abandoned", "The lease of the run ended unrenewed: its replica died, or was cut off and has not written its own outcome yet."},
-	{"skipped", "The job was paused, or had no free slot and does not wait for one."},
+	{"skipped", "The job was paused, or had no free slot and waits for none."},
 	{"missed", "The tick did not start by its deadline."},
 }
 
@@ -27,25 +28,26 @@ type reason struct{ word, of, meaning string }
 var reasons = []reason{
 	{"overlap", "skipped", "All slots of the job were held, or another tick waited for one."},
 	{"paused", "skipped", "The job was paused."},
-	{"down", "missed", "No replica was up that may run the job."},
-	{"labels", "missed", "No replica was up that has the labels of the job's `where`."},
+	{"down", "missed", "No replica was up for the job."},
+	{"labels", "missed", "No replica was up with the labels of the job's `where`."},
 	{"redis", "missed", "Redis did not answer, or could not decide: its data was lost or damaged, or a quorum was split."},
 	{"overload", "missed", "The replica was too busy to ask in time, or stood still."},
-	{"late", "missed", "The tick was claimed too late; the reason is unknown."},
+	{"late", "missed", "The tick was claimed too late, for an unknown reason."},
 	{"slots", "missed", "No slot of the job became free by the deadline."},
 	{"pool", "missed", "No slot of the pool became free by the deadline."},
-	{"capacity", "missed", "No replica had a place for the run (`max_running`, `per_replica`), or could start programs."},
+	{"capacity", "missed", "Every replica was full (`max_running`, `per_replica`), or could not start programs."},
 	{"cannot_start", "missed", "No replica could start the program: a mount does not answer, or the program is open for writing."},
 	{"user", "canceled", "By `cronclave cancel`. Also of `abandoned`, if the replica died first."},
 	{"replaced", "canceled", "By a later tick (`overlap = \"replace\"`). Also of `abandoned`."},
 	{"drain", "canceled", "The replica drained, and the run did not end in time."},
 }
 
-func reasonRows() (rows [][]string) {
+func reasonList() string {
+	var list strings.Builder
 	for _, r := range reasons {
-		rows = append(rows, []string{"`" + r.word + "`", "`" + r.of + "`", r.meaning})
+		fmt.Fprintf(&list, "- `%s` (`%s`): %s\n", r.word, r.of, r.meaning)
 	}
-	return rows
+	return list.String()
 }
 
 // TestReasonsAreThose compares the documented reasons with those in the source.

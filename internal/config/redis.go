@@ -29,7 +29,7 @@ func redisKeys() schema.Section[Redis] {
 				return redisURL(r, v, "url", func(RedisURL) error { return nil })
 			}, "[URL](#redis-urls) of Redis. `--redis` and `CRONCLAVE_REDIS` override it."),
 			schema.Field("quorum", "list of Redis URLs", func(to *Redis) *[]string { return &to.Quorum }, readQuorum,
-				"Independent masters that hold locks and ticks. `url` is then required, for the history.").
+				"Independent masters for locks and ticks. `url` is then required, for the history.").
 				Allow("an odd number, at least 3, each of one server"),
 			schema.Path("password_file", func(to *Redis) *string { return &to.PasswordFile }, "File with the password, unless `url` has one."),
 			schema.Table("tls", func(to *Redis) *TLS { to.TLS = &TLS{}; return to.TLS }, tlsKeys(), "Certificates. The table turns TLS on for Sentinel and Cluster; one server needs `rediss://`."),

@@ -164,18 +164,18 @@ func Variables() []Variable {
 		always("CRONCLAVE_JOB", "The job's name; with `per_tick = \"all\"`, `JOB@REPLICA`.", func(_ *commandRunner, run *scheduler.Run) string { return run.Job }),
 		always("CRONCLAVE_NAMESPACE", "The cluster's namespace.", func(r *commandRunner, _ *scheduler.Run) string { return r.namespace }),
 		always("CRONCLAVE_REPLICA", "The name of the replica.", func(_ *commandRunner, run *scheduler.Run) string { return run.Replica }),
-		always("CRONCLAVE_RUN_ID", "The run's id, which the history shows. Tries of `retry` share it.", func(_ *commandRunner, run *scheduler.Run) string { return run.ID }),
+		always("CRONCLAVE_RUN_ID", "The run's id in the history. Tries of `retry` share it.", func(_ *commandRunner, run *scheduler.Run) string { return run.ID }),
 		ofTick("CRONCLAVE_TICK", "The tick in RFC 3339, UTC. Not set outside the schedule.", func(tick time.Time) string { return tick.UTC().Format(time.RFC3339) }),
 		ofTick("CRONCLAVE_TICK_UNIX", "The tick in seconds since 1970. Not set outside the schedule.", func(tick time.Time) string { return strconv.FormatInt(tick.Unix(), 10) }),
-		always("CRONCLAVE_ATTEMPT", "1 for the first try of the tick, 2 for the second, and so on. Numbers can have gaps.",
+		always("CRONCLAVE_ATTEMPT", "Number of the try of the tick, from 1. Numbers can have gaps.",
 			func(_ *commandRunner, run *scheduler.Run) string { return strconv.Itoa(run.Attempt) }),
 		{"CRONCLAVE_FENCING_TOKEN", "The fencing token: a decimal number below 2^53. Not set without a lock.", func(_ *commandRunner, run *scheduler.Run) (string, bool) {
 			return strconv.FormatInt(run.Token, 10), run.Token != 0
 		}},
 		always("CRONCLAVE_SLOT", "The slot of the run, from 0.", func(_ *commandRunner, run *scheduler.Run) string { return strconv.Itoa(run.Slot) }),
-		always("CRONCLAVE_SLOTS", "How many slots the job has (`parallel`).", func(_ *commandRunner, run *scheduler.Run) string { return strconv.Itoa(run.Slots) }),
-		always("CRONCLAVE_TRIGGER", "What caused the run: `schedule`, `manual`, `catch_up` or `recovery`.", func(_ *commandRunner, run *scheduler.Run) string { return run.Trigger }),
-		{"TRACEPARENT", "The W3C trace context of the try, with [traces](metrics.md#traces). Otherwise not set; `exec` passes on its own.", func(_ *commandRunner, run *scheduler.Run) (string, bool) {
+		always("CRONCLAVE_SLOTS", "Slots of the job (`parallel`).", func(_ *commandRunner, run *scheduler.Run) string { return strconv.Itoa(run.Slots) }),
+		always("CRONCLAVE_TRIGGER", "Cause of the run: `schedule`, `manual`, `catch_up` or `recovery`.", func(_ *commandRunner, run *scheduler.Run) string { return run.Trigger }),
+		{"TRACEPARENT", "W3C context of the try, with [traces](metrics.md#traces). Without them, `exec` passes on its own.", func(_ *commandRunner, run *scheduler.Run) (string, bool) {
 			return run.Traceparent, run.Traceparent != ""
 		}},
 	}
