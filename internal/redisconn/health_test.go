@@ -1,7 +1,6 @@
 package redisconn
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -350,23 +349,28 @@ func TestKindIsThatOfTheURL(t *testing.T) {
 	}
 }
 
-// TestReference holds the table of limits in docs/redis.md against the sentences of a status. -update writes it.
+// TestReference holds the limits in docs/redis.md, by kinds of Redis, against the sentences of a status. -update writes them.
 func TestReference(t *testing.T) {
 	t.Parallel()
-	var rows [][]string
+	var order []string
+	byKinds := map[string]string{}
 	for _, l := range limits {
-		var kinds []string
+		var names []string
 		for _, k := range l.kinds {
-			kinds = append(kinds, string(k))
+			names = append(names, string(k))
 		}
-		words := l.when.words
-		if words == "" {
-			words = "always"
+		kinds := strings.Join(names, ", ")
+		if byKinds[kinds] == "" {
+			order = append(order, kinds)
 		}
-		rows = append(rows, []string{strings.Join(kinds, ", "), words, cmp.Or(l.promises, "-"), l.text})
+		head := strings.Join(slices.DeleteFunc([]string{l.promises, l.when.words}, func(s string) bool { return s == "" }), ", ")
+		byKinds[kinds] += "- " + strings.TrimPrefix(head+": "+l.text, ": ") + "\n"
 	}
-	parts := map[string]string{"limits": testtier.Table(t, []string{"kind", "when", "promise", "limit"}, rows)}
-	testtier.SyncPage(t, "redis.md", "redis", parts, *update)
+	var list strings.Builder
+	for _, kinds := range order {
+		list.WriteString("\n**" + kinds + "**\n\n" + byKinds[kinds])
+	}
+	testtier.SyncPage(t, "redis.md", "redis", map[string]string{"limits": list.String()[1:]}, *update)
 }
 
 // TestRefusedWritesAreShown: a server that answers and takes no writes is not shown as one that is well.
