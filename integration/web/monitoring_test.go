@@ -33,8 +33,8 @@ var (
 	sampleLine  = regexp.MustCompile(`(?m)^(cronclave_[a-z_]+)(?:\{(.*)\})? \S+$`)
 	sampleLabel = regexp.MustCompile(`([a-z_]+)="([^"]*)"`)
 	typeLine    = regexp.MustCompile(`(?m)^# TYPE (cronclave_[a-z_]+) `)
-	pageRow     = regexp.MustCompile("(?m)^\\| `(cronclave_[a-z_]+)")
-	alertRow    = regexp.MustCompile("(?m)^\\| `(Cronclave[A-Za-z]+)")
+	pageRow     = regexp.MustCompile("(?m)^- `(cronclave_[a-z_]+)[^`]*`: ")
+	alertRow    = regexp.MustCompile("(?m)^- `(Cronclave[A-Za-z]+)")
 )
 
 func parseExposed(body string) exposed {

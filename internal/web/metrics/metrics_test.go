@@ -173,7 +173,7 @@ func TestEachMetricIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	var documented []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(cronclave_[a-z_]+)").FindAllSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile("(?m)^- `(cronclave_[a-z_]+)[^`]*`: ").FindAllSubmatch(text, -1) {
 		documented = append(documented, string(m[1]))
 	}
 	g := quietGauges()
