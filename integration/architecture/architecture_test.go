@@ -220,7 +220,7 @@ func TestArchitecturePageListsEachRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range house {
-		if !strings.Contains(string(page), "\n| `"+r.path) {
+		if !strings.Contains(string(page), "\n- `"+r.path) {
 			t.Errorf("docs/architecture.md does not list %s", r.path)
 		}
 	}
