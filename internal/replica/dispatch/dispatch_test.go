@@ -20,6 +20,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/notify"
 	"github.com/cronclave/cronclave/internal/redisconn/redistest"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // A bench has the journal of a cluster with jobs a to z, and one target with scripted answers, in fake time.
@@ -364,6 +365,7 @@ func TestRemovedTarget(t *testing.T) {
 
 // TestFullOutbox counts and logs what no leader has taken in time.
 func TestFullOutbox(t *testing.T) {
+	testtier.Slow(t)
 	inBench(t, 0, func(b *bench) {
 		for n := range 1003 {
 			b.record("a", fmt.Sprint(n), journal.OutcomeFailed)
@@ -735,6 +737,7 @@ func TestJobsThatAreNeverTaken(t *testing.T) {
 
 // TestLargeGroupWithoutAnAnswer is split after a while, so that the event at fault holds up its own job only.
 func TestLargeGroupWithoutAnAnswer(t *testing.T) {
+	testtier.Slow(t)
 	inBench(t, 30*time.Second, func(b *bench) {
 		b.change(func(n *config.Notify) { n.Kind = "slack" })
 		b.refused, b.refusal = "j", notify.Result{Verdict: notify.Unknown, Answer: "no answer"}
@@ -1019,6 +1022,7 @@ func TestRollingDeploy(t *testing.T) {
 
 // TestPingsOfManyJobs sends 80 pings a minute in time: each job has a budget of its own.
 func TestPingsOfManyJobs(t *testing.T) {
+	testtier.Slow(t)
 	inBench(t, 0, func(b *bench) {
 		b.change(func(n *config.Notify) { n.Kind, n.On = "ping", []string{"running", "ok"} })
 		b.hold = 50 * time.Millisecond
