@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -217,5 +218,57 @@ func TestWarningsOfInstances(t *testing.T) {
 	s, err := o.Why(t.Context(), "tidy@r2", tick.Format(time.RFC3339))
 	if err != nil || len(s.Lines) == 0 || !strings.Contains(s.Lines[0], "missed: replica r2 was not up, and no other one runs this job") {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// A job without an instance is a job of the status, with a problem. A pause of it is one for replicas that join. A trigger is refused, also when a replica has
+// come that fits, because no scheduler has the job itself.
+func TestJobWithoutAnInstance(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	zone := map[string]string{"zone": "b"}
+	c.describe(t, journal.JobInfo{Name: "tidy", Enabled: true, Everywhere: true, Where: zone}, journal.JobInfo{Name: "off", Everywhere: true, Where: zone},
+		journal.JobInfo{Name: "load", Enabled: true, Where: zone})
+	c.register(t, journal.Replica{Name: "r1"})
+	o, ctx := c.operator(t, Config{}), t.Context()
+	problems := func(req StatusRequest) (list []string) {
+		t.Helper()
+		st, err := o.Status(ctx, req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range st.Problems {
+			if p.Code == CodeNowhere {
+				list = append(list, fmt.Sprint(p.Level, " ", p.Job, ": ", p.Message))
+			}
+		}
+		return list
+	}
+	const remedy = "; start a replica with these labels, or change the job's where"
+	want := []string{"warning load: no replica that is up has the labels of job load (zone=b): its ticks are missed" + remedy,
+		"warning tidy: no replica that is up has the labels of job tidy (zone=b): it has no instance, and runs nowhere" + remedy}
+	if got := problems(StatusRequest{}); !slices.Equal(got, want) {
+		t.Errorf("problems %q", got)
+	}
+	for job, want := range map[string][]string{"tidy": want[1:], "off": nil} {
+		if got := problems(StatusRequest{Job: job}); !slices.Equal(got, want) {
+			t.Errorf("problems of %s: %q", job, got)
+		}
+	}
+	paused, err := o.Pause(ctx, PauseRequest{Selection: Selection{Jobs: []string{"tidy"}}, Requester: ann})
+	if err != nil || len(paused) != 1 || paused[0].Job != "tidy" {
+		t.Errorf("paused %+v, %v", paused, err)
+	}
+	for range 2 {
+		if asked, err := o.Trigger(ctx, TriggerRequest{Requester: ann, Job: "tidy"}); !errors.Is(err, ErrNoReplica) {
+			t.Errorf("trigger: %+v, %v", asked, err)
+		}
+		c.register(t, journal.Replica{Name: "r2", Labels: zone})
+	}
+	if paused, err = o.Resume(ctx, ResumeRequest{Selection{Jobs: []string{"tidy"}}, ann}); err != nil || len(paused) != 2 || paused[1].Job != "tidy@r2" {
+		t.Errorf("resumed %+v, %v", paused, err)
+	}
+	if got := problems(StatusRequest{}); got != nil {
+		t.Errorf("problems with a replica that fits: %q", got)
 	}
 }

@@ -142,16 +142,19 @@ func (o *Operator) mustKnow(ctx context.Context, job string) error {
 	return UnknownJob(job, names)
 }
 
-// A job with per_tick = "all" has an instance for each replica, JOB@REPLICA. Replicas describe only the instances. The lock of the job itself has its pause,
+// A job with per_tick = "all" has an instance for each replica, JOB@REPLICA. Replicas describe the instances, and the job only without any. The lock of the job itself has its pause,
 // which replicas take over that join later.
 
-// jobsEverywhere returns the jobs with per_tick = "all", with the labels that their replicas need: the jobs of the local configuration, and the jobs of
-// described instances.
+// jobsEverywhere returns the jobs with per_tick = "all", with the labels that their replicas need: the jobs of the local configuration, and the jobs that are
+// described, by themselves or by instances.
 func jobsEverywhere(local []ConfiguredJob, infos []journal.JobInfo) map[string]scheduler.Labels {
 	found := map[string]scheduler.Labels{}
 	for _, info := range infos {
-		if info.Of != "" {
+		switch {
+		case info.Of != "":
 			found[info.Of] = info.Where
+		case info.Everywhere:
+			found[info.Name] = info.Where
 		}
 	}
 	for _, j := range local {

@@ -53,7 +53,7 @@ func (st *Status) findProblems() []Problem {
 	for _, w := range st.Warnings {
 		level := cmp.Or(levels[w.Code], LevelWarning)
 		from := st.origins[w]
-		list = append(list, Problem{Level: level, Code: w.Code, Replica: from.replica, Since: from.since, Message: w.Message})
+		list = append(list, Problem{Level: level, Code: w.Code, Job: from.job, Replica: from.replica, Since: from.since, Message: w.Message})
 	}
 	for _, j := range st.Jobs {
 		if p, failed := j.failureProblem(); failed {
@@ -270,7 +270,7 @@ const (
 // causes maps the codes of problems to their kinds. All other codes are problems of Redis.
 var causes = map[string]cause{
 	"no_replica": ofReplicas, "replica_lost": ofReplicas, CodeTooFew: ofReplicas, "replica_silent": ofReplicas, "stood_still": ofReplicas, "lease_margin": ofReplicas,
-	CodeCannotStart: ofReplicas, CodeClockOff: ofReplicas, CodeSameName: ofReplicas, "nowhere": ofConfiguration,
+	CodeCannotStart: ofReplicas, CodeClockOff: ofReplicas, CodeSameName: ofReplicas, CodeNowhere: ofConfiguration,
 	CodeConfigRefused: ofConfiguration, CodeConfigDiffers: ofConfiguration, CodeZoneDataDiffers: ofConfiguration,
 	CodeHeartbeat: ofOthers, CodeNotify: ofOthers, CodePoolFull: ofOthers, codeJobFailed: ofNewFailures, codeJobMissed: ofNewFailures,
 	"job_" + Slow: ofNewFailures, "job_" + Stale: ofNewFailures, "job_" + Overdue: ofNewFailures,

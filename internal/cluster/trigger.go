@@ -191,7 +191,7 @@ func (o *Operator) jobsToTrigger(ctx context.Context, req TriggerRequest, infos 
 			return nil, err
 		}
 		if slices.ContainsFunc(replicas, func(r journal.Replica) bool {
-			return !r.Draining && scheduler.Labels(r.Labels).Include(info.Where) && (info.On == "" || info.On == r.Name)
+			return !info.Everywhere && !r.Draining && scheduler.Labels(r.Labels).Include(info.Where) && (info.On == "" || info.On == r.Name)
 		}) {
 			runnable = append(runnable, job)
 		}

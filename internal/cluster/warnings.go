@@ -26,11 +26,12 @@ const (
 	CodeSameName      = "same_name"
 	CodeTooFew        = "too_few_replicas"
 	CodeNotify        = "notify"
+	CodeNowhere       = "nowhere"
 )
 
 type origin struct {
-	replica string // "" for the cluster
-	since   *time.Time
+	job, replica string // both are "" for the cluster
+	since        *time.Time
 }
 
 // originIn returns the origin of a warning about one or several replicas, with the earliest start that one of these replicas has registered.
@@ -47,11 +48,15 @@ func originIn(replicas []journal.Replica, code string) (o origin) {
 }
 
 func (r *statusReader) warnOf(replicas []journal.Replica, code, format string, args ...any) {
+	r.warnFrom(originIn(replicas, code), code, format, args...)
+}
+
+func (r *statusReader) warnFrom(from origin, code, format string, args ...any) {
 	r.addWarning(code, format, args...)
 	if r.status.origins == nil {
 		r.status.origins = map[redisconn.Warning]origin{}
 	}
-	r.status.origins[r.status.Warnings[len(r.status.Warnings)-1]] = originIn(replicas, code)
+	r.status.origins[r.status.Warnings[len(r.status.Warnings)-1]] = from
 }
 
 func (r *statusReader) warnOfReplica(e journal.Replica) {
@@ -160,9 +165,8 @@ func (r *statusReader) warnOfTargets(ctx context.Context) error {
 		if t.Waiting > 0 {
 			waiting = fmt.Sprintf("; %d wait", t.Waiting)
 		}
-		r.warnOf(nil, CodeNotify, "target %s has taken no notification since %s (%s)%s: try cronclave notify test %s, and correct [notify.%s]",
+		r.warnFrom(origin{since: t.Since}, CodeNotify, "target %s has taken no notification since %s (%s)%s: try cronclave notify test %s, and correct [notify.%s]",
 			t.Name, t.Since.UTC().Format(time.RFC3339), t.Fault, waiting, t.Name, t.Name)
-		r.status.origins[r.status.Warnings[len(r.status.Warnings)-1]] = origin{since: t.Since}
 	}
 	return nil
 }
@@ -182,7 +186,11 @@ func (r *statusReader) warnOfPlaces() {
 			continue // its replica has the labels, and is in the list of the replicas, or of the lost ones
 		}
 		if info.Enabled && !slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return scheduler.Labels(e.Labels).Include(info.Where) }) {
-			r.addWarning("nowhere", "no replica that is up has the labels of job %s (%s): its ticks are missed; start a replica with these labels, or change the job's where", info.Name, FormatLabels(info.Where))
+			consequence := "its ticks are missed"
+			if info.Everywhere {
+				consequence = "it has no instance, and runs nowhere"
+			}
+			r.warnFrom(origin{job: info.Name}, CodeNowhere, "no replica that is up has the labels of job %s (%s): %s; start a replica with these labels, or change the job's where", info.Name, FormatLabels(info.Where), consequence)
 		}
 	}
 }

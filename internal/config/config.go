@@ -64,8 +64,8 @@ type Config struct {
 	Notify map[string]Notify
 	// Jobs are sorted by name. They include jobs with `enabled = false`. See also [Config.ForReplicas].
 	Jobs []Job
-	// written has the jobs of the files if Jobs has instances instead of some of them; otherwise nil.
-	written []Job
+	// written has the jobs of the files if Jobs has instances instead of some of them; otherwise nil. unplaced has those without an instance.
+	written, unplaced []Job
 	// Settings has all keys of Jobs with their values, for display.
 	Settings Settings
 	// Warnings lists valid values that are probably mistakes.
@@ -301,21 +301,28 @@ func (c *Config) ForReplicas(replicas []string, has func(instance Job) bool) *Co
 		return c
 	}
 	to := *c
-	to.Jobs, to.written = nil, written
+	to.Jobs, to.written, to.unplaced = nil, written, nil
 	for _, j := range written {
 		if !j.Everywhere {
 			to.Jobs = append(to.Jobs, j)
 			continue
 		}
+		before := len(to.Jobs)
 		for _, replica := range replicas {
 			if instance := j.Instance(replica); has(instance) {
 				to.Jobs = append(to.Jobs, instance)
 			}
 		}
+		if len(to.Jobs) == before && len(replicas) > 0 {
+			to.unplaced = append(to.unplaced, j)
+		}
 	}
 	slices.SortFunc(to.Jobs, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
 	return &to
 }
+
+// Unplaced returns the jobs with per_tick = "all" for which none of the replicas of [Config.ForReplicas] has an instance. It is empty without replicas.
+func (c *Config) Unplaced() []Job { return c.unplaced }
 
 // WrittenJobs returns the jobs of the files, sorted by name, also in a configuration from [Config.ForReplicas].
 func (c *Config) WrittenJobs() []Job {

@@ -47,12 +47,18 @@ where = { zone = "a" }
 		t.Errorf("everywhere: %v", got)
 	}
 	none := cfg.ForReplicas(nil, nil)
-	if got := namesOf(none.Jobs); !slices.Equal(got, []string{"alone", "tidy-up"}) {
-		t.Errorf("without replicas %v", got)
+	if got := namesOf(none.Jobs); !slices.Equal(got, []string{"alone", "tidy-up"}) || len(none.Unplaced()) > 0 { // which replicas there are is not known
+		t.Errorf("without replicas %v, unplaced %v", got, namesOf(none.Unplaced()))
+	}
+	if some := none.ForReplicas([]string{"r1"}, func(j Job) bool { return j.Of == "tidy" }); !slices.Equal(namesOf(some.Unplaced()), []string{"zoned"}) {
+		t.Errorf("unplaced %v", namesOf(some.Unplaced()))
 	}
 	to := none.ForReplicas([]string{"web-2.example", "r1"}, func(j Job) bool { return j.Where["zone"] == "" || j.On == "r1" })
 	if got := namesOf(to.Jobs); !slices.Equal(got, []string{"alone", "tidy-up", "tidy@r1", "tidy@web-2.example", "zoned@r1"}) {
 		t.Errorf("%v", got)
+	}
+	if got := to.Unplaced(); len(got) > 0 {
+		t.Errorf("unplaced %v", namesOf(got))
 	}
 	for _, name := range namesOf(to.Jobs) {
 		if to.Job(name) == nil {

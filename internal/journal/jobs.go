@@ -22,6 +22,8 @@ type JobInfo struct {
 	Name string `json:"name"`
 	Of   string `json:"-"`
 	On   string `json:"-"`
+	// Everywhere is true for a job with per_tick = "all" without instances. No replica runs it.
+	Everywhere bool `json:"everywhere,omitempty"`
 	// Schedule lists the cron expressions. Timezone is the IANA name of the zone.
 	Schedule []string `json:"schedule"`
 	Timezone string   `json:"timezone"`
@@ -101,7 +103,8 @@ func (d descriptions) DescribeJobs(ctx context.Context, jobs []JobInfo) error {
 	return nil
 }
 
-// Jobs returns the descriptions of all jobs, by name. Entries that no replica wrote are left out, with an error that wraps ErrCorrupt.
+// Jobs returns the descriptions of all jobs, by name. Entries that no replica wrote are left out, with an error that wraps ErrCorrupt. A job with Everywhere
+// that has instances is left out, too: its description is from before them.
 func (d descriptions) Jobs(ctx context.Context) ([]JobInfo, error) {
 	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()
@@ -110,7 +113,7 @@ func (d descriptions) Jobs(ctx context.Context) ([]JobInfo, error) {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
 	var damaged multierr.List
-	jobs := make([]JobInfo, 0, len(cmd.Val()))
+	jobs, placed := make([]JobInfo, 0, len(cmd.Val())), map[string]bool{}
 	for name, text := range cmd.Val() {
 		var info JobInfo
 		if err := decodeEntry(text, &info, &info.Name, name); err != nil {
@@ -118,10 +121,11 @@ func (d descriptions) Jobs(ctx context.Context) ([]JobInfo, error) {
 			continue
 		}
 		if job, replica := InstanceOf(info.Name); replica != "" {
-			info.Of, info.On = job, replica
+			info.Of, info.On, placed[job] = job, replica, true
 		}
 		jobs = append(jobs, info)
 	}
+	jobs = slices.DeleteFunc(jobs, func(info JobInfo) bool { return info.Everywhere && placed[info.Name] })
 	slices.SortFunc(jobs, func(a, b JobInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return jobs, damaged.Err()
 }

@@ -278,6 +278,53 @@ func TestJoinerTakesOverThePause(t *testing.T) {
 	}
 }
 
+// A job whose labels no replica has is in the status, with a problem, until a replica has an instance of it.
+func TestJobWithoutAnInstanceIsAProblem(t *testing.T) {
+	t.Parallel()
+	_, conn, j := redistest.StartJournal(t)
+	ctx, cfg := t.Context(), loadConfig(t, everywhereJobs)
+	o, err := cluster.New(cluster.Config{Conn: conn, Journal: j, Namespace: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	r := joiner(t, conn, j, cfg)
+	for _, step := range []struct {
+		zone           string // of a replica that comes
+		jobs, problems []string
+	}{
+		{"b", []string{"once", "tidy@a", "tidy@b", "zoned"}, []string{"zoned"}},
+		{"a", []string{"once", "tidy@a", "tidy@b", "zoned@b"}, nil},
+	} {
+		b := journal.Replica{ID: "b-abcdefgh", Name: "b", Labels: map[string]string{"zone": step.zone}, Started: time.Now(), Seen: time.Now()}
+		if _, err := j.Register(ctx, b, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.joinFleet(ctx, j, cfg); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.DescribeJobs(ctx, DescribeJobs(r.cfg.Load(), time.Now())); err != nil {
+			t.Fatal(err)
+		}
+		st, err := o.Status(ctx, cluster.StatusRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var jobs, problems []string
+		for _, job := range st.Jobs {
+			jobs = append(jobs, job.Name)
+		}
+		for _, p := range st.Problems {
+			if p.Code == cluster.CodeNowhere {
+				problems = append(problems, p.Job)
+			}
+		}
+		if !slices.Equal(jobs, step.jobs) || !slices.Equal(problems, step.problems) {
+			t.Errorf("zone %s: jobs %v, problems %v; want %v, %v", step.zone, jobs, problems, step.jobs, step.problems)
+		}
+	}
+}
+
 // While the pause of its job cannot be read a replica has no new instance. The instances that it has stay.
 func TestInstanceWaitsForThePause(t *testing.T) {
 	t.Parallel()
@@ -323,7 +370,7 @@ func TestNameOfAReplicaFitsItsInstances(t *testing.T) {
 func TestReloaderAppliesInstances(t *testing.T) {
 	t.Parallel()
 	cfg := loadConfig(t, everywhereJobs)
-	instances := []string{"tidy@b"}
+	var instances []string
 	var applied []int
 	r := &Replica{log: hclog.NewNullLogger()}
 	r.cfg.Store(cfg.ForReplicas(nil, nil))
@@ -335,6 +382,10 @@ func TestReloaderAppliesInstances(t *testing.T) {
 			applied = append(applied, len(cfg.Jobs))
 			return nil
 		}}
+	for range 2 {
+		l.applyInstances(t.Context()) // no replica fits, which is new, too
+	}
+	instances = []string{"tidy@b"}
 	l.applyInstances(t.Context())
 	l.applyInstances(t.Context())
 	instances = []string{"tidy@b", "tidy@c", "zoned@c"}
@@ -342,7 +393,7 @@ func TestReloaderAppliesInstances(t *testing.T) {
 	instances = []string{"tidy@c", "zoned@c"}
 	l.applyInstances(t.Context())
 	l.applyInstances(t.Context())
-	if want := []int{2, 4, 3}; !slices.Equal(applied, want) {
+	if want := []int{1, 2, 4, 3}; !slices.Equal(applied, want) {
 		t.Errorf("applied %v jobs, want %v", applied, want)
 	}
 	if added, changed, removed := compareJobs(r.cfg.Load(), cfg); added+changed+removed != 0 {

@@ -44,11 +44,12 @@ func (r recorder) streakFields(ctx context.Context, job string) []any {
 	return about
 }
 
-// DescribeJobs returns the descriptions of jobs for readers without the configuration, such as the status command.
+// DescribeJobs returns the descriptions of jobs for readers without the configuration, such as the status command. A job with per_tick = "all" is described by
+// its instances, and without any by itself, so that users see it.
 func DescribeJobs(cfg *config.Config, now time.Time) []journal.JobInfo {
 	infos := make([]journal.JobInfo, 0, len(cfg.Jobs))
-	for _, j := range cfg.Jobs {
-		infos = append(infos, journal.JobInfo{Name: j.Name, Schedule: j.Schedule, After: j.After, Timezone: j.Location.String(),
+	for _, j := range slices.Concat(cfg.Jobs, cfg.Unplaced()) {
+		infos = append(infos, journal.JobInfo{Name: j.Name, Everywhere: j.Everywhere && j.Of == "", Schedule: j.Schedule, After: j.After, Timezone: j.Location.String(),
 			Except: j.Except, ExceptDates: describedDates(j.ExceptDates, now, cfg.History.MaxAge), StartsAt: j.StartsAt, ExpiresAt: j.ExpiresAt,
 			Parallel: j.Parallel, PerTick: j.PerTick, Digest: j.Digest, Enabled: j.Enabled, Where: j.Where, Tags: j.Tags, Pool: j.Pool, PoolSlots: j.PoolSlots,
 			JitterMS: j.Jitter.Milliseconds(), WarnAfterMS: j.WarnAfter.Milliseconds(), StaleAfterMS: j.StaleAfter.Milliseconds(), ExpectBy: j.ExpectBy, Seen: now})

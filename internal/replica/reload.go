@@ -71,7 +71,8 @@ func (l *reloader) run(ctx context.Context, asked <-chan struct{}) {
 func (l *reloader) applyInstances(ctx context.Context) {
 	before := l.cfg.Load()
 	cfg := l.instances(ctx, before)
-	if slices.EqualFunc(before.Jobs, cfg.Jobs, func(a, b config.Job) bool { return a.Name == b.Name }) {
+	same := func(a, b config.Job) bool { return a.Name == b.Name }
+	if slices.EqualFunc(before.Jobs, cfg.Jobs, same) && slices.EqualFunc(before.Unplaced(), cfg.Unplaced(), same) {
 		return
 	}
 	if err := l.apply(ctx, cfg); err != nil {

@@ -241,11 +241,39 @@ func jobs(s *suite) {
 		s.Errorf("left: %+v, %v", got, err)
 	}
 	s.goneJobs(j, a)
+	s.jobsEverywhere(j)
 	for _, bad := range []journal.JobInfo{{Name: "a"}, {Name: "a b", Seen: s.now}, {Seen: s.now}} {
 		if err := j.DescribeJobs(s.ctx, []journal.JobInfo{bad}); !errors.Is(err, journal.ErrInvalid) {
 			s.Errorf("%+v: %v", bad, err)
 		}
 	}
+}
+
+// jobsEverywhere checks that a job with per_tick = "all" is listed while no instance of it is.
+func (s *suite) jobsEverywhere(j *journal.Journal) {
+	tidy, instance, plain := s.job("tidy"), s.job("tidy@r1"), s.job("plain")
+	tidy.Everywhere = true
+	list := func(described journal.JobInfo, want ...string) {
+		s.Helper()
+		must(s, j.DescribeJobs(s.ctx, []journal.JobInfo{described}))
+		got, err := j.Jobs(s.ctx)
+		got = slices.DeleteFunc(got, func(info journal.JobInfo) bool {
+			return info.Name != "tidy" && info.Of != "tidy" && info.Name != "plain" && info.Of != "plain"
+		})
+		var names []string
+		for _, info := range got {
+			if names = append(names, info.Name); info.Everywhere != (info.Name == "tidy") {
+				s.Errorf("%+v", info)
+			}
+		}
+		if !slices.Equal(names, want) || err != nil {
+			s.Errorf("listed are %q, %v; want %q", names, err, want)
+		}
+	}
+	list(tidy, "tidy")
+	list(instance, "tidy@r1")
+	list(s.job("plain@r1"), "plain@r1", "tidy@r1")
+	list(plain, "plain", "plain@r1", "tidy@r1") // it runs once now: its instances are of a version before
 }
 
 // goneJobs checks that the name of a forgotten job stays listed until it is dropped or described again.

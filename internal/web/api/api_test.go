@@ -328,6 +328,16 @@ func TestTriggerOfEveryInstance(t *testing.T) {
 	}
 }
 
+// TestJobWithoutAPlace: a job whose labels no replica has is a problem with its name, also if it would run on every replica.
+func TestJobWithoutAPlace(t *testing.T) {
+	c := newCluster(t)
+	must(t, c.DescribeJobs(t.Context(), []journal.JobInfo{{Name: "tidy", Schedule: []string{"@hourly"}, Timezone: "UTC", Enabled: true, Everywhere: true, Where: map[string]string{"zone": "b"}, Seen: time.Now()}}))
+	problems := get[[]cluster.Problem](t, c, "/problems")
+	if !slices.ContainsFunc(problems, func(p cluster.Problem) bool { return p.Code == "nowhere" && p.Job == "tidy" }) {
+		t.Errorf("problems %+v", problems)
+	}
+}
+
 // A request that was not made says why beside those that were. The only instance of a job is in the list, too.
 func TestAnswerOfSomeInstances(t *testing.T) {
 	if got := requestedOf("tidy", []cluster.Asked{{Request: journal.Request{ID: "request-1", Job: "tidy@r1"}}}); got.Job != "tidy" || got.Request != "" || len(got.Instances) != 1 {

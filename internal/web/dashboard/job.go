@@ -108,10 +108,7 @@ func (b *jobPage) addDescription(st *cluster.Status, j *cluster.Job) {
 
 // concernsJob reports whether a problem is about a job. Some warnings contain the job only in their message.
 func concernsJob(p cluster.Problem, job string) bool {
-	switch p.Code {
-	case "nowhere":
-		return strings.HasPrefix(p.Message, "no replica that is up has the labels of job "+job+" (")
-	case cluster.CodeConfigDiffers:
+	if p.Code == cluster.CodeConfigDiffers {
 		return strings.HasPrefix(p.Message, "the configurations differ: job "+job+": ")
 	}
 	return p.Job == job

@@ -201,10 +201,11 @@ func factsOf(st *cluster.Status) []fact {
 		{strconv.Itoa(running), "running", "/?outcome=running"}, {strconv.Itoa(len(lateJobs(st))), "late", "/?outcome=late"}, {strconv.Itoa(paused), "paused", "/?outcome=paused"}}
 }
 
-// addProblems adds the problems of the cluster. It omits the problems of jobs, because the list of jobs shows those jobs first.
+// addProblems adds the problems of the cluster, and jobs that no replica can run. It omits the other problems of jobs, because the list of jobs shows those jobs
+// first, with the problem.
 func (o *overview) addProblems(st *cluster.Status) {
 	for _, p := range st.Problems {
-		if p.Job == "" {
+		if p.Job == "" || p.Code == cluster.CodeNowhere {
 			o.Problems = append(o.Problems, problemOf(st.Now, p))
 		}
 	}

@@ -215,8 +215,8 @@ func TestProblemsOfAJob(t *testing.T) {
 	st := &cluster.Status{Now: noon, Problems: []cluster.Problem{
 		{Code: "job_failed", Job: "load", Message: "job load failed"},
 		{Code: "job_failed", Job: "other", Message: "job other failed: started by job load: exit 1"},
-		{Code: "nowhere", Message: "no replica that is up has the labels of job load (zone=a): its ticks are missed"},
-		{Code: "nowhere", Message: "no replica that is up has the labels of job load-b (zone=a): its ticks are missed"},
+		{Code: "nowhere", Job: "load", Message: "no replica that is up has the labels of job load (zone=a): its ticks are missed"},
+		{Code: "nowhere", Job: "load-b", Message: "no replica that is up has the labels of job load-b (zone=a): its ticks are missed"},
 		{Code: "config_differs", Message: "the configurations differ: job load: r1 (a); r2 (b)"},
 		{Code: "config_differs", Message: "the configurations differ: job other: r1 (job load: a); r2 (b)"},
 	}}
@@ -228,6 +228,17 @@ func TestProblemsOfAJob(t *testing.T) {
 	}
 	if want := []string{st.Problems[0].Message, st.Problems[2].Message, st.Problems[4].Message}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestJobWithoutAPlace is a problem on the overview, where no row says it, and on the page of the job.
+func TestJobWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.register(journal.Replica{ID: "r1-abcdefgh", Name: "r1", Version: "v1", Started: time.Now()})
+	s.must(s.journal.DescribeJobs(t.Context(), []journal.JobInfo{{Name: "tidy", Schedule: []string{"@daily"}, Timezone: "UTC", Enabled: true, Everywhere: true, Where: map[string]string{"zone": "b"}, Seen: time.Now()}}))
+	for _, path := range []string{"/", "/jobs/tidy"} {
+		s.shows(path, "no replica that is up has the labels of job tidy (zone=b)", `href="/jobs/tidy"`)
 	}
 }
 
