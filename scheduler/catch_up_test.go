@@ -57,7 +57,7 @@ func TestCatchUpAfterAllWereDown(t *testing.T) {
 				c.at(390 * time.Second)
 				c.joinAll(3, jobs)
 				c.at(539 * time.Second)
-				c.checkCatchUp(tc.ran, tc.caught, tc.outcomes, "down")
+				c.checkCatchUp("j", tc.ran, tc.caught, tc.outcomes, "down")
 			})
 		})
 	}
@@ -73,7 +73,7 @@ func TestCatchUpAfterTheServerWasAway(t *testing.T) {
 				c.at(170 * time.Second)
 				c.away(170*time.Second, 390*time.Second, (*wire).refuse)
 				c.at(539 * time.Second)
-				c.checkCatchUp(tc.ran, tc.caught, tc.outcomes, "redis")
+				c.checkCatchUp("j", tc.ran, tc.caught, tc.outcomes, "redis")
 			})
 		})
 	}
@@ -100,7 +100,7 @@ func TestCatchUpAfterAllStoodStill(t *testing.T) {
 				c.joinAll(3, []scheduler.Job{c.job("j", "* * * * *", tc.length, startDeadline(10*time.Second), catchUp(tc.policy, tc.window))},
 					c.stands(170*time.Second, 390*time.Second))
 				c.at(539 * time.Second)
-				c.checkCatchUp(tc.ran, tc.caught, tc.outcomes, "overload")
+				c.checkCatchUp("j", tc.ran, tc.caught, tc.outcomes, "overload")
 			})
 		})
 	}
@@ -120,15 +120,15 @@ func TestWhoStoodStillDecidesNothing(t *testing.T) {
 				c.at(390 * time.Second)
 				c.join("r2", jobs)
 				c.at(539 * time.Second)
-				c.checkCatchUp([]int{60, 120, 180, 240, 300, 360, 420, 480}, []int{180, 240, 300, 360}, map[string]int{"ok": 8}, "")
+				c.checkCatchUp("j", []int{60, 120, 180, 240, 300, 360, 420, 480}, []int{180, 240, 300, 360}, map[string]int{"ok": 8}, "")
 			})
 		})
 	}
 }
 
-func (c *cluster) checkCatchUp(ran, caught []int, outcomes map[string]int, reason string) {
+func (c *cluster) checkCatchUp(job string, ran, caught []int, outcomes map[string]int, reason string) {
 	c.t.Helper()
-	want(c.t, "ticks that ran", c.ticks("j"), ran)
+	want(c.t, "ticks that ran", c.ticks(job), ran)
 	triggers := map[int]string{}
 	for _, s := range ran {
 		triggers[s] = "schedule"
@@ -136,7 +136,7 @@ func (c *cluster) checkCatchUp(ran, caught []int, outcomes map[string]int, reaso
 	for _, s := range caught {
 		triggers[s] = "catch_up"
 	}
-	want(c.t, "triggers", c.triggers("j"), triggers)
+	want(c.t, "triggers", c.triggers(job), triggers)
 	told := map[string]int{}
 	for verdict, n := range outcomes {
 		if verdict == "missed GAP" {
@@ -144,8 +144,8 @@ func (c *cluster) checkCatchUp(ran, caught []int, outcomes map[string]int, reaso
 		}
 		told[verdict] = n
 	}
-	want(c.t, "outcomes", c.outcomes("j"), told)
-	c.checkRuns("j", 1, 1)
+	want(c.t, "outcomes", c.outcomes(job), told)
+	c.checkRuns(job, 1, 1)
 }
 
 // TestNothingToCatchUp: not for a job that is new to the cluster, nor by a schedule that was edited.

@@ -246,6 +246,70 @@ func TestTickOfADeadReplicaIsMissed(t *testing.T) {
 	})
 }
 
+// checkPlaces holds that each replica ran its own instances alone.
+func (c *cluster) checkPlaces(jobs []scheduler.Job) {
+	c.t.Helper()
+	for i := range jobs {
+		for _, r := range c.runs(jobs[i].Name) {
+			if jobs[i].Name != "j@"+r.Replica {
+				c.t.Errorf("%s ran tick %d of %s", r.Replica, c.second(r.Tick), jobs[i].Name)
+			}
+		}
+	}
+}
+
+// A replica that comes back catches up the ticks of its own instance. The other replica runs its own ticks in time, and neither runs those of the absent one nor
+// decides a tick that is caught up.
+// Promise: P1, P5, P6
+func TestInstanceCatchesUpItsOwnTicks(t *testing.T) {
+	for _, tc := range catchUpCases {
+		if tc.length > time.Second {
+			continue // instances have short runs
+		}
+		for how, goes := range map[string]func(*replica){"dies": (*replica).die, "leaves": (*replica).leave} {
+			t.Run(tc.name+" "+how, func(t *testing.T) {
+				inCluster(t, func(c *cluster) {
+					jobs := c.everywhere("* * * * *", []string{"a", "b"}, startDeadline(10*time.Second), catchUp(tc.policy, tc.window))
+					c.join("a", jobs, alone)
+					b := c.join("b", jobs, alone)
+					c.at(170 * time.Second)
+					goes(b)
+					c.at(390 * time.Second)
+					c.join("b", jobs, alone)
+					c.at(539 * time.Second)
+					c.checkCatchUp("j@b", tc.ran, tc.caught, tc.outcomes, "down")
+					c.checkCatchUp("j@a", seconds(60, 480, 60), nil, map[string]int{"ok": 8}, "")
+					c.checkPlaces(jobs)
+				})
+			})
+		}
+	}
+}
+
+// An instance runs once after each tick that the job before it ended ok, on its own replica. Ticks that end while its replica is away for longer than the
+// deadline are missed.
+// Promise: P1, P6
+func TestInstanceRunsAfterOthers(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		instances := c.everywhere("", []string{"a", "b"}, after("first"), startDeadline(8*time.Second))
+		jobs := append(instances, c.job("first", everyTen, time.Second, c.failsAt(20)))
+		c.join("a", jobs, alone)
+		b := c.join("b", jobs, alone)
+		c.at(35 * time.Second)
+		b.die()
+		c.at(65 * time.Second)
+		c.join("b", jobs, alone)
+		c.at(89 * time.Second)
+		want(t, "ticks of a", c.ticks("j@a"), []int{10, 30, 40, 50, 60, 70, 80})
+		want(t, "told of b", c.told("j@b"), map[int][]string{10: {"ok"}, 30: {"ok"}, 40: {"missed down"}, 50: {"missed down"}, 60: {"ok"}, 70: {"ok"}, 80: {"ok"}})
+		for _, j := range instances {
+			c.checkRuns(j.Name, 1, 1)
+			c.checkRecordedOnce(j.Name)
+		}
+		c.checkPlaces(instances)
+	})
+}
+
 // A replica that joins does not run ticks from before it, also while their deadline has not passed.
 // Promise: P1
 func TestJoinerRunsLaterTicksAlone(t *testing.T) {
