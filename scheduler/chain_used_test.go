@@ -1,18 +1,24 @@
 package scheduler
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/cronclave/cronclave/election"
+	"github.com/cronclave/cronclave/internal/lease"
 )
 
 // family answers looks at a job and at the one before it with states of different moments, as two servers do, and keeps what it was told is used.
 type family struct {
 	*oracle
 	child election.State
+	full  bool // the lock of the parent has no room for another follower
 
 	told sync.Mutex
 	used []time.Time
@@ -22,6 +28,8 @@ func (f *family) Inspect(ctx context.Context, requests []election.InspectRequest
 	states := f.oracle.Inspect(ctx, requests)
 	for i, q := range requests {
 		switch {
+		case q.Follower != "" && f.full:
+			states[i] = election.State{Err: lease.ErrTooManyFollowers}
 		case q.Follower != "": // asked before the tick was due
 			f.told.Lock()
 			f.used = append(f.used, q.Used)
@@ -66,4 +74,28 @@ func TestPendingTickIsNotUsed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A job that its parent's lock refuses as a follower is not silent: the log names the parent, not too often.
+// Promise: P9
+func TestTooManyFollowersAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		after := idle("child", "")
+		after.Schedule, after.After = nil, []string{"parent"}
+		var log bytes.Buffer
+		s, err := New(Config{Jobs: []Job{idle("parent", "0 0 1 1 *"), after}, Claimer: &family{oracle: &oracle{}, full: true},
+			Logger: hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: &log, DisableTime: true})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 110*time.Second)
+		defer cancel()
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		const line = "[ERROR] request about a job refused; ticks of jobs after it wait: job=parent error=\"more than 4000 locks would follow it\"\n"
+		if log.String() != line+line {
+			t.Error(log.String())
+		}
+	})
 }

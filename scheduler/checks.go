@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -70,12 +71,26 @@ func (c *checks) settleChecks(b checkBatch) {
 		case t.chain != b.after[i]: // a reload changed the job while the batch was under way
 			c.checkAt(t, now)
 		case failed:
+			c.logFailed(t, b.states[i], now)
 			c.checkAt(t, now.Add(longestPause))
 		case t.unknown: // Redis has registered the child and now keeps the parents' outcomes for it; the inspection announces its schedule
 			c.inspectAt(t, now)
 		default:
 			c.inspectChained(t, b.states[i], now)
 			c.openChained(t, b.states[i], now)
+		}
+	}
+}
+
+// logFailed logs why the check of a child fails, with the job whose lock refuses it, if it is not for the whole server.
+func (c *checks) logFailed(t *task, states []election.State, now time.Time) {
+	for i, st := range states {
+		of := t
+		if i > 0 {
+			of = c.tasks[t.chain.after[i-1]]
+		}
+		if of != nil && st.Err != nil && (isDamaged(st.Err) || !errors.Is(st.Err, election.ErrUnknown)) {
+			c.logRefused(of, st.Err, now)
 		}
 	}
 }

@@ -281,7 +281,7 @@ func (c *claims) withdrawUnheard(k *tick) {
 
 // postponeDamaged postpones the claim of a tick if the data of the job's lock is damaged. Other jobs are not affected.
 func (c *claims) postponeDamaged(k *tick, r election.Result, now time.Time) {
-	c.logDamage(k.Job.Of, r.Err, now)
+	c.logRefused(k.Job.Of, r.Err, now)
 	k.Undecided("the data of the job's lock in Redis is damaged; the log names the key", now)
 	k.WaitAnew(agenda.Cause{Reason: run.ReasonRedis})
 	c.agenda.Doubt(k, now)

@@ -153,13 +153,17 @@ func (c *core) inspectRunning(t *task, st election.State) {
 	}
 }
 
-// logDamage logs a damaged lock, at most once a minute for each job.
-func (c *core) logDamage(t *task, err error, now time.Time) {
+// logRefused logs that the lock of a job refuses requests until a person acts, at most once a minute for each job.
+func (c *core) logRefused(t *task, err error, now time.Time) {
 	if now.Before(t.quietUntil) {
 		return
 	}
 	t.quietUntil = now.Add(time.Minute)
-	c.log.Error("damaged job data in Redis; ticks wait", "job", t.Name, "error", err)
+	message := "request about a job refused; ticks of jobs after it wait"
+	if isDamaged(err) {
+		message = "damaged job data in Redis; ticks wait"
+	}
+	c.log.Error(message, "job", t.Name, "error", err)
 }
 
 // isDamaged reports whether an error concerns the data of one lock, not the whole server.

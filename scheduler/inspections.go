@@ -115,7 +115,7 @@ func (s *inspections) beginSchedules(ctx context.Context) error {
 	now = s.now()
 	for i, t := range announce.tasks {
 		if err := announce.states[i].Err; err != nil { // the data is damaged; a later inspection announces the schedule again, and the job's ticks begin then
-			s.logDamage(t, err, now)
+			s.logRefused(t, err, now)
 			s.announceTask(t, now.Add(longestPause))
 			continue
 		}

@@ -55,7 +55,7 @@ type task struct {
 	dismissed bool // a reload has removed the job
 
 	unacked    []unacked
-	quietUntil time.Time // damage of the job's lock is not logged again before this time
+	quietUntil time.Time // a refusal of the job's lock is not logged again before this time
 
 	chain    *chain  // replaces the schedule of a child; otherwise nil
 	children []*task // the tasks that run after this task

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/testtier"
 )
 
@@ -159,6 +160,24 @@ func TestManyJobsAreWithinBounds(t *testing.T) {
 	c, err := loadConfig(t, many(jobs, job), Options{})
 	if err != nil || len(c.Jobs) != jobs {
 		t.Errorf("%.300v", err)
+	}
+}
+
+// TestJobsAfterOneJobAreBounded checks that no more jobs may run after one job than its lock has room for, twice, and that disabled ones do not count. The jobs are in the order of their names.
+func TestJobsAfterOneJobAreBounded(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const after = "[jobs.child-%d]\nafter = ['parent']\ncommand = 'true'\n"
+	text := "[jobs.parent]\nschedule = '@daily'\ncommand = 'true'\n[jobs.off]\nenabled = false\nafter = ['parent']\ncommand = 'true'\n" + many(2000, after)
+	if _, err := loadConfig(t, text, Options{}); err != nil {
+		t.Errorf("2000: %.300v", err)
+	}
+	text += fmt.Sprintf(after, 2000) + fmt.Sprintf(after, 2001)
+	const want = `jobs.toml:3003:10: after "parent": more than 2000 jobs run after this job; let some of them run after another one`
+	if _, err := loadConfig(t, text, Options{}); err == nil || err.Error() != want {
+		t.Errorf("2002: %.300v", err)
+	}
+	if 2*mostAfter != lease.MaxFollowers {
+		t.Errorf("%d jobs, %d followers", mostAfter, lease.MaxFollowers)
 	}
 }
 

@@ -329,9 +329,13 @@ type link struct {
 	expression
 }
 
-// checkChains reports names in `after` that belong to no job, jobs in `after` that are not enabled, and cycles.
+// mostAfter is the maximum number of enabled jobs with the same job in `after`. It is half the followers that a lock may have, because an edited schedule
+// makes each job a new follower, and the old one is forgotten after a day.
+const mostAfter = 2000
+
+// checkChains reports names in `after` that belong to no job, jobs in `after` that are not enabled, too many jobs after one job, and cycles.
 func checkChains(r *document.Report, jobs []Job, links []link) {
-	byName, before := map[string]*Job{}, map[string][]link{}
+	byName, before, followers := map[string]*Job{}, map[string][]link{}, map[string]int{}
 	for i := range jobs {
 		byName[jobs[i].Name] = &jobs[i]
 	}
@@ -346,6 +350,12 @@ func checkChains(r *document.Report, jobs []Job, links []link) {
 			r.Fault(l.Value, "after %q is not enabled, so %s would never run; set enabled = false there, too", l.Raw, l.job)
 		default:
 			before[l.job] = append(before[l.job], l)
+			if byName[l.job].Enabled {
+				followers[l.Text]++
+			}
+			if followers[l.Text] == mostAfter+1 {
+				r.Fault(l.Value, "after %q: more than %d jobs run after this job; let some of them run after another one", l.Raw, mostAfter)
+			}
 		}
 	}
 	c := circles{Report: r, before: before, done: map[string]bool{}}

@@ -47,9 +47,6 @@ func (g *Background) Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// EndedAt returns the local time of the first call of [Background.End]. It must not be called earlier.
-func (g *Background) EndedAt() time.Duration { return g.endedAt }
-
 // Begin registers a call for which [Background.Wait] waits until [Background.Done]. It returns false after [Background.End].
 func (g *Background) Begin() bool {
 	g.mu.Lock()

@@ -223,7 +223,7 @@ func (c *Client) GiveUp(r ReleaseRequest) bool {
 		if _, err := c.cfg.Store.Release(ctx, r); err == nil || !c.cfg.Work.Over() {
 			return
 		}
-		c.tryLast(r, max(begun+2*c.cfg.Timeout, c.cfg.Work.EndedAt()+c.cfg.Timeout))
+		c.tryLast(r, max(begun+2*c.cfg.Timeout, c.cfg.Work.endedAt+c.cfg.Timeout))
 	})
 }
 

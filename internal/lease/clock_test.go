@@ -122,8 +122,8 @@ func TestWorkEndsWithItsGroup(t *testing.T) {
 		g.End()
 		<-time.After(time.Minute)
 		g.End() // which changes nothing
-		if g.EndedAt() != time.Minute || !g.Over() {
-			t.Errorf("it has ended after %v, over: %v", g.EndedAt(), g.Over())
+		if g.endedAt != time.Minute || !g.Over() {
+			t.Errorf("it has ended after %v, over: %v", g.endedAt, g.Over())
 		}
 		if g.Begin() || g.Go(func() { t.Error("work began after the end") }) {
 			t.Error("work is accepted after the end")

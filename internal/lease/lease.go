@@ -46,6 +46,13 @@ const (
 	MaxHeard    = 1000 // the maximum length of a name or a reason in a published message, in bytes
 )
 
+// MaxFollowers is the maximum number of followers of a lock: see [InspectRequest.Follower]. chain.lua has the same bound, and room for so many names of
+// maxFollowerName bytes.
+const (
+	MaxFollowers    = 4000
+	maxFollowerName = 256
+)
+
 // MinuteMicros and DayMicros are a minute and a day in microseconds. A stored instant more than a minute ahead of Redis's clock, or a token more than
 // a day ahead, was written while the clock was wrong. Such a value is corrected or refused.
 const (
@@ -73,6 +80,8 @@ var (
 	ErrReleased = errors.New("lease released")
 	// ErrLimit means that the lock is in use with another number of slots.
 	ErrLimit = errors.New("lock is in use with another number of slots")
+	// ErrTooManyFollowers means that a lock has [MaxFollowers] followers, and the request would add one.
+	ErrTooManyFollowers = fmt.Errorf("more than %d locks would follow it", MaxFollowers)
 	// ErrClosed is returned by a client that was closed.
 	ErrClosed = errors.New("client is closed")
 	// ErrQuorum is returned by a client of a quorum for methods that need a single Redis master.

@@ -27,7 +27,8 @@ type InspectRequest struct {
 	SettleOutcome, SettleSchedule string
 	// Follower, if set, is the name of a lock whose ticks depend on the ticks of this lock. The reply then lists the ticks that succeeded. Used is the
 	// newest tick whose outcome the follower no longer needs. The lock forgets an outcome once all followers have used it, and keeps at most a thousand
-	// outcomes. It forgets a follower that no request has named for a day. A tick has an outcome only if its holder reported one: see
+	// outcomes. It forgets a follower that no request has named for a day, and refuses the request of a new one with [ErrTooManyFollowers] while it has
+	// [MaxFollowers]. A tick has an outcome only if its holder reported one: see
 	// [Run.ReleaseWith]. If Redis loses its data, the outcomes are lost.
 	Follower string
 	Used     time.Time
@@ -111,10 +112,10 @@ type Row struct {
 // and has neither a held lease nor an orphan.
 type Ended struct{ Tick, Due time.Time }
 
-// Validate returns an error if a field contains a separator of the format in which Redis stores it.
+// Validate returns an error if a field contains a separator of the format in which Redis stores it, or is too long.
 func (r InspectRequest) Validate() error {
-	if strings.ContainsAny(r.Follower, " ;\t\n") {
-		return fmt.Errorf("follower %q: it must be without blanks, semicolons and line breaks", r.Follower)
+	if strings.ContainsAny(r.Follower, " ;\t\n") || len(r.Follower) > maxFollowerName {
+		return fmt.Errorf("follower %.300q: it must be without blanks, semicolons and line breaks, and at most %d bytes long", r.Follower, maxFollowerName)
 	}
 	if strings.ContainsAny(r.SettleOutcome+r.SettleSchedule, ";\n") {
 		return fmt.Errorf("outcome %q and schedule %q: they must have neither semicolons nor line breaks", r.SettleOutcome, r.SettleSchedule)

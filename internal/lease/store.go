@@ -144,12 +144,12 @@ type Renewed struct {
 	Err  error
 }
 
-// A ReleaseMode is the way in which a lease ends.
-type ReleaseMode int
+// A releaseMode is the way in which a lease ends.
+type releaseMode int
 
 // The release modes. The scripts use the same numbers.
 const (
-	ReleaseEnd      ReleaseMode = iota // the work is over
+	ReleaseEnd      releaseMode = iota // the work is over
 	ReleaseUndo                        // the work never began: the tick is open again
 	ReleaseHandOver                    // another client continues the work: the run is an orphan, whose last attempt is Attempt
 )
@@ -163,7 +163,7 @@ const (
 // A ReleaseRequest ends a lease.
 type ReleaseRequest struct {
 	Row     *HeldRow
-	Mode    ReleaseMode
+	Mode    releaseMode
 	Attempt int
 	Outcome string // for followers: [OutcomeFailed] or [OutcomeSucceeded]; "" for none
 	Held    bool   // the lease had not ended when its release began

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronclave/cronclave/internal/lease"
@@ -23,6 +24,8 @@ func chains() []theorem {
 		{"TickThatWasGivenBackLongAgoHoldsUpNobody", givenBackLongAgo, nothing},
 		{"ForgottenLockHasNothingForItsFollowers", forgottenTellsNothing, memory},
 		{"OldestOutcomesOfTooManyAreDropped", tooManyOutcomes, layout},             // Promise: P9
+		{"FollowersBeyondTheBoundAreRefused", followersAreBounded, nothing},        // Promise: P5, P9
+		{"OldestOutcomesOfLostRunsAreDropped", tooManyLost, layout},                // Promise: P9
 		{"SettlementIsKeptUntilItIsAcknowledged", settlementIsKept, nothing},       // Promise: P6
 		{"SettlementOfAGapIsKeptUntilItIsAcknowledged", settledGapIsKept, nothing}, // Promise: P6
 		{"OldestSettlementsOfTooManyAreDropped", tooManySettlements, layout},       // Promise: P9
@@ -225,6 +228,60 @@ func tooManyOutcomes(b *bench) {
 	if n := len(s.Ended); n != 1000 || s.Ended[0].Tick.Unix() != b.first.Unix()-2000+6 || !s.Ended[n-1].Tick.Equal(b.first) {
 		b.Errorf("%d are kept, from %v to %v", n, s.Ended[0].Tick, s.Ended[n-1].Tick)
 	}
+}
+
+// setFollowers fakes a number of followers with long names, whose last request was at an instant.
+func setFollowers(b *bench, n int, seen time.Time) (names []string) {
+	b.Helper()
+	text, register := "", map[string]any{}
+	for i := range n {
+		name := fmt.Sprintf("%s.%d", strings.Repeat("f", 128), i)
+		names = append(names, name)
+		text += fmt.Sprintf("%s 0 %d;", name, seen.UnixMicro())
+		register[name] = map[string]any{"seen": seen.UnixMicro()}
+	}
+	if b.onQuorum() {
+		setRegister(b, "followers", register)
+	} else {
+		b.set("followers", text)
+	}
+	return names
+}
+
+// followersAreBounded: only a newcomer beyond the bound is refused, and none before those who ask no more are forgotten.
+func followersAreBounded(b *bench) {
+	b.known()
+	follows(b, "f", -1, unknown)
+	dead := setFollowers(b, lease.MaxFollowers+1, b.now().Add(-25*time.Hour))
+	follows(b, dead[0], -1, unknown)
+	concludes(b, 0, true)
+	follows(b, "g", -1, 0, 0)
+	follows(b, dead[0], 0, 0, 0)
+	follows(b, "g", 0, 0) // the forgotten ones, which have used nothing, keep no outcome
+
+	names := setFollowers(b, lease.MaxFollowers, b.now().Add(-23*time.Hour))
+	concludes(b, 1, true)
+	s := b.client("newcomer").Engine().Inspect(b.ctx, []lease.InspectRequest{{Lock: lock, Permanent: true, Follower: "newcomer", Used: b.tick(1).At}})[0]
+	if !errors.Is(s.Err, lease.ErrTooManyFollowers) || errors.Is(s.Err, lease.ErrCorrupt) || errors.Is(s.Err, lease.ErrUnknown) ||
+		!strings.Contains(s.Err.Error(), lock) || !strings.Contains(s.Err.Error(), fmt.Sprint(lease.MaxFollowers)) {
+		b.Errorf("a follower too many: %v", s.Err)
+	}
+	follows(b, names[len(names)-1], -1, 1, 1)
+	concludes(b, 2, true)
+	follows(b, names[0], -1, 2, 1, 2)
+	setFollowers(b, lease.MaxFollowers-1, b.now())
+	follows(b, "newcomer", -1, 2, 1, 2)
+}
+
+// tooManyLost has a run lost while the outcomes of earlier lost runs take all the room.
+func tooManyLost(b *bench) {
+	b.known()
+	follows(b, "f", -1, unknown)
+	concludes(b, 0, true)
+	b.set("outcomes", strings.Repeat(fmt.Sprintf("%d no;", b.first.Unix()-1), 262140/14)+fmt.Sprintf("%d 0;", b.first.Unix()))
+	died(b, "dead", 1)
+	follows(b, "f", -1, 0, 0)
+	follows(b, "f", 0, 0)
 }
 
 // orphanHadEnded has holders die after their work has ended well, and before they have released.

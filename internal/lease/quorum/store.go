@@ -127,8 +127,10 @@ func (q *Store) Inspect(ctx context.Context, locks []lease.InspectRequest) []lea
 				states[i].RulesSince = lease.FromMicros(since)
 			}
 			if l.Follower != "" {
-				through, ended := g.Follow(l.Follower, max(l.Used.Unix(), 0), v.Now)
-				states[i].Through, states[i].Ended = lease.FromMicros(through*1e6), ended
+				through, ended, err := g.Follow(l.Follower, max(l.Used.Unix(), 0), v.Now)
+				if states[i].Through, states[i].Ended = lease.FromMicros(through*1e6), ended; err != nil {
+					states[i] = lease.State{Err: fmt.Errorf("look at %q: %w", l.Lock, err)}
+				}
 			}
 		}
 		changes[i], tasks[i] = t, t

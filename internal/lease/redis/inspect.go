@@ -73,7 +73,10 @@ const orphanRenewed, orphanAbandoned = "+", "!"
 func stateOf(lock string, got reply) lease.State {
 	if got.err != nil || got.verdict != "state" {
 		err := errors.Join(got.err)
-		if err == nil {
+		switch {
+		case err == nil && got.verdict == "full":
+			err = lease.ErrTooManyFollowers
+		case err == nil:
 			err = fmt.Errorf("%w: the request reached the server too late", lease.ErrUnknown)
 		}
 		return lease.State{Err: fmt.Errorf("look at %q: %w", lock, err)}

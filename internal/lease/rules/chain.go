@@ -96,24 +96,35 @@ func (g *Register) spoil(tick int64) {
 			g.Outcomes = map[int64]int64{}
 		}
 		g.Outcomes[tick] = spoiled
+		g.dropOutcomes(0)
 	}
 }
 
 // Follow records a request of a follower. It returns the ticks that succeeded, and the tick up to which all ticks have ended. used is the newest tick
-// whose outcome the follower no longer needs, or 0 if unknown.
-func (g *Register) Follow(name string, used, now int64) (through int64, ended []lease.Ended) {
-	if g.Followers == nil {
-		g.Followers = map[string]Follower{}
+// whose outcome the follower no longer needs, or 0 if unknown. A new follower of a full lock is refused with [lease.ErrTooManyFollowers].
+func (g *Register) Follow(name string, used, now int64) (through int64, ended []lease.Ended, err error) {
+	for other, f := range g.Followers {
+		switch {
+		case f.Seen > minuteAfter(now): // written while the clocks were wrong
+			g.Followers[other] = Follower{Used: f.Used, Seen: now}
+		case other != name && f.Seen <= now-forgetFollower:
+			delete(g.Followers, other)
+		}
 	}
 	f, known := g.Followers[name]
+	switch {
+	case !known && len(g.Followers) >= lease.MaxFollowers:
+		return 0, nil, lease.ErrTooManyFollowers
+	case g.Followers == nil:
+		g.Followers = map[string]Follower{}
+	}
 	if used > 0 {
 		f.Used = used
 	}
-	if !known || f.Seen < now-noteFollower || f.Seen > now {
+	if !known || f.Seen < now-noteFollower {
 		f.Seen = now
 	}
 	g.Followers[name] = f
-	maps.DeleteFunc(g.Followers, func(_ string, f Follower) bool { return f.Seen <= now-forgetFollower })
 	cut := f.Used
 	for _, other := range g.Followers {
 		cut = min(cut, other.Used)
@@ -126,5 +137,5 @@ func (g *Register) Follow(name string, used, now int64) (through int64, ended []
 		}
 	}
 	lease.SortEnded(ended)
-	return through, ended
+	return through, ended, nil
 }

@@ -6,11 +6,8 @@ import (
 	"github.com/cronclave/cronclave/internal/lease"
 )
 
-// A register with more runs or followers counts as damaged.
-const (
-	mostRuns      = 20 * lease.MaxSlots
-	mostFollowers = 10_000
-)
+// mostRuns is the number of runs beyond which a register counts as damaged.
+const mostRuns = 20 * lease.MaxSlots
 
 // findFault describes a value of the register that is out of bounds. It returns "" if all values are within bounds.
 func (g *Register) findFault() string {
@@ -18,7 +15,7 @@ func (g *Register) findFault() string {
 	case !lease.Sound(g.Low, lease.MaxTick) || !lease.Sound(g.Since, lease.MaxNumber) || !lease.Sound(g.Since2, lease.MaxNumber) || !lease.Sound(g.Last, lease.MaxTick) ||
 		!lease.Sound(g.From, lease.MaxTick) || !lease.Sound(g.Behind, 2*dayTicks) || !lease.Sound(g.Missed.Through, lease.MaxTick) || !lease.Sound(g.Rules.Since, lease.MaxNumber):
 		return fmt.Sprintf("low %d, since %d and %d, last %d", g.Low, g.Since, g.Since2, g.Last)
-	case len(g.Ticks) > 4*mostEntries || len(g.Outcomes) > 4*mostFollowed || len(g.Followers) > mostFollowers || len(g.Settled) > 4*mostSettled ||
+	case len(g.Ticks) > 4*mostEntries || len(g.Outcomes) > 4*mostFollowed || len(g.Followers) > 4*lease.MaxFollowers || len(g.Settled) > 4*mostSettled ||
 		len(g.Runs) > mostRuns || len(g.Orphans) > mostRuns:
 		return fmt.Sprintf("%d ticks, %d outcomes, %d followers, %d settled, %d runs, %d orphans",
 			len(g.Ticks), len(g.Outcomes), len(g.Followers), len(g.Settled), len(g.Runs), len(g.Orphans))

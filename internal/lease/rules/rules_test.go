@@ -126,6 +126,20 @@ func TestEditedScheduleBeginsNow(t *testing.T) {
 	l.want(l.claim("a", 0, edited), "decided", "")
 }
 
+// Lost runs that no follower asks about must not make a register that counts as damaged.
+func TestOutcomesOfLostRunsAreBounded(t *testing.T) {
+	l := newLock(t)
+	if _, _, err := l.g.Follow("f", 0, l.micros()); err != nil {
+		t.Fatal(err)
+	}
+	for n := range int64(5 * mostFollowed) {
+		l.g.spoil(second + n)
+	}
+	if g, err := Read(l.g.Value()); err != nil || len(g.Outcomes) != mostFollowed || g.Outcomes[second+5*mostFollowed-1] != spoiled {
+		t.Errorf("%v: %v", g, err)
+	}
+}
+
 // FuzzRegister has a quorum read any register: one that is no register is refused, and the rules work on all others.
 // Promise: damage
 func FuzzRegister(f *testing.F) {

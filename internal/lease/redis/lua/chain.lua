@@ -73,25 +73,26 @@ local function conclude(tick, ended_well, per_tick)
 end
 
 -- Records the newest tick that a follower has used. Returns the tick up to which all ticks have ended, and the ticks that succeeded and that a
--- follower may still need: {tick, due, ...}.
+-- follower may still need: {tick, due, ...}. Returns nil, without a change, if the follower is new and the lock has MOST_FOLLOWERS others.
+local MOST_FOLLOWERS = 4000
 local function follow(name, its_used)
-  local followers, cut, known = {}, nil, false
-  local function add(who, upto, seen)
-    followers[#followers + 1] = who .. ' ' .. int(upto) .. ' ' .. int(seen) .. ';'
-    cut = math.min(cut or upto, upto)
+  local count, cut, known = 0, nil, false
+  local function entry(who, upto, seen) return who .. ' ' .. int(upto) .. ' ' .. int(seen) .. ';' end
+  local were = list(LOCK, 'followers', redis.call('HGET', LOCK, 'followers') or '', '[^ ;]+ %d+ %d+;', 8 * MOST_TEXT)
+  local followers = string.gsub(were, '([^ ;]+) (%d+) (%d+);', function(who, upto, seen)
+    upto, seen = number(LOCK, 'followers', upto, TICK), number(LOCK, 'followers', seen, EXACT)
+    local asks, ahead = who == name, seen > now + MINUTE
+    if seen <= now - DAY and not asks then return '' end
+    if asks and its_used > 0 then upto = its_used end
+    if asks and seen < now - HOUR or ahead then seen = now end
+    count, cut, known = count + 1, math.min(cut or upto, upto), known or asks
+    if asks or ahead then return entry(who, upto, seen) end -- otherwise the entry stays as it is
+  end)
+  if not known then
+    if count >= MOST_FOLLOWERS then return nil end
+    followers, cut = followers .. entry(name, its_used, now), math.min(cut or its_used, its_used)
   end
-  local were = list(LOCK, 'followers', redis.call('HGET', LOCK, 'followers') or '', '[^ ;]+ %d+ %d+;')
-  for who, upto, seen in string.gmatch(were, '([^ ;]+) (%d+) (%d+);') do
-    upto, seen = number(LOCK, 'followers', upto, TICK), math.min(number(LOCK, 'followers', seen, EXACT), now)
-    if who == name then
-      known = true
-      if its_used > 0 then upto = its_used end
-      if seen < now - HOUR then seen = now end
-    end
-    if seen > now - DAY then add(who, upto, seen) end
-  end
-  if not known then add(name, its_used, now) end
-  set('followers', table.concat(followers))
+  set('followers', followers)
 
   local well, ended = read_outcomes(), {}
   local through = come_due(well)

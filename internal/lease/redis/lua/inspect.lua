@@ -15,7 +15,8 @@
 -- Reply after the common part: state, since, closed, limit, low before the settlement,
 --        {slot, expiry, row, ...}, {lease id, "slot\nrow", ...}, and for a follower: ended through, {tick that succeeded, due, ...}; otherwise 0, {};
 --        {settled tick, instant, outcome, ...} that no replica has recorded, the tick up to which all ticks are decided,
---        and the instant since which the lock has had these rules; 0 if it has had no others
+--        and the instant since which the lock has had these rules; 0 if it has had no others.
+--        full: the lock has too many followers for another one
 --
 -- LOCK  rules: "hash since" of the newest announced schedule
 --
@@ -81,6 +82,7 @@ if unacked ~= was then set('settled', unacked) end
 
 local ended_up_to, ended = 0, {}
 if (ARGV[12] or '') ~= '' then ended_up_to, ended = follow(ARGV[12], num(ARGV[13])) end
+if not ended_up_to then return reply('full') end
 
 -- Returns about MOST_ORPHANS orphans at most. The others follow once these are recorded.
 local orphans = {}

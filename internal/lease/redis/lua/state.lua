@@ -226,7 +226,9 @@ end
 -- Counts a tick whose run was lost as failed, unless the run is recovered: see chain.lua.
 local function spoil(tick)
   local outcomes = tick ~= '' and redis.call('HGET', LOCK, 'outcomes')
-  if outcomes then redis.call('HSET', LOCK, 'outcomes', outcomes .. tick .. ' no;') end
+  if not outcomes then return end
+  if #outcomes > MOST_TEXT / 2 then outcomes = string.match(outcomes, ';(.*)', MOST_TEXT / 4) or '' end -- drops the oldest: they come first
+  redis.call('HSET', LOCK, 'outcomes', outcomes .. tick .. ' no;')
 end
 
 -- Returns the first line of the orphan that a row becomes: its slot, a mark if it was renewed, and the reason why its holder was to stop, or
