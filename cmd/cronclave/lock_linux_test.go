@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cronclave/cronclave/internal/console"
 )
 
 // screen is a terminal with a program on it.
@@ -23,8 +26,8 @@ type screen struct {
 	end  chan struct{} // closed when no process has the terminal open any more
 }
 
-// openScreen starts a program as the leader of a session that has a terminal of its own.
-func openScreen(t *testing.T, env []string, args ...string) *screen {
+// openTerminal returns the two ends of a terminal: what is typed and shown, and the file of the program.
+func openTerminal(t *testing.T) (keys, tty *os.File) {
 	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -37,10 +40,41 @@ func openScreen(t *testing.T, env []string, args ...string) *screen {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return keys, tty
+}
+
+// TestTerminalGetsTheWholeOutput has a command whose output ends within a character.
+func TestTerminalGetsTheWholeOutput(t *testing.T) {
+	keys, tty := openTerminal(t)
+	defer keys.Close()
+	defer tty.Close()
+	out, shown := console.NewOutput(tty), make([]byte, 100)
+	if _, err := io.WriteString(out, "漢\xe6\xbc"); err != nil {
+		t.Fatal(err)
+	}
+	if code := runCommandLine(t.Context(), []string{"nosuch"}, streams{nil, out, io.Discard}); code != exitUsage {
+		t.Errorf("exit code %d", code)
+	}
+	if err := tty.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var text []byte
+	for n, err := 0, error(nil); err == nil; n, err = keys.Read(shown) {
+		text = append(text, shown[:n]...)
+	}
+	if want := `漢\xe6\xbc`; string(text) != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+}
+
+// openScreen starts a program as the leader of a session that has a terminal of its own.
+func openScreen(t *testing.T, env []string, args ...string) *screen {
+	t.Helper()
+	keys, tty := openTerminal(t)
 	defer tty.Close()
 	s := &screen{cmd: exec.CommandContext(t.Context(), args[0], args[1:]...), keys: keys, end: make(chan struct{})}
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = tty, tty, tty

@@ -72,6 +72,8 @@ func (a *app) runCommand(ctx context.Context, args []string) (code int) {
 	root := newRoot(a) //nolint:contextcheck // the commands get the context from cobra
 	root.SetArgs(protectTimes(root, args))
 	cmd, err := root.ExecuteContextC(ctx)
+	console.Flush(a.out)
+	console.Flush(a.err)
 	code = a.exitCode(cmd, err)
 	lost := console.WriteError(a.out)
 	switch {

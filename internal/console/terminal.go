@@ -46,12 +46,35 @@ func (o *Output) Write(p []byte) (int, error) {
 	if o.terminal {
 		text, o.rest = quoteControls(append(o.rest, p...))
 	}
-	if _, err := o.file.Write(text); err != nil {
-		o.err = fmt.Errorf("write output: %w", err)
-		close(o.failed)
+	if o.writeFile(text); o.err != nil {
 		return 0, o.err
 	}
 	return len(p), nil
+}
+
+// writeFile is called with mu held.
+func (o *Output) writeFile(text []byte) {
+	if _, err := o.file.Write(text); err != nil {
+		o.err = fmt.Errorf("write output: %w", err)
+		close(o.failed)
+	}
+}
+
+// Flush writes the beginning of a character that no Write has completed, if w is an [Output]. Call it at the end of the output.
+func Flush(w io.Writer) {
+	o, ok := w.(*Output)
+	if !ok {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var text []byte
+	for _, b := range o.rest {
+		text = fmt.Appendf(text, `\x%02x`, b)
+	}
+	if o.rest = nil; o.err == nil && text != nil {
+		o.writeFile(text)
+	}
 }
 
 // Err returns the first error of a Write.

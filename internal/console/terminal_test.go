@@ -45,6 +45,20 @@ func TestTerminalJoinsCharacters(t *testing.T) {
 	}
 }
 
+// The beginning of a character, which nothing completes, is written at the end, as the bytes that it is.
+func TestTerminalEndsWithinACharacter(t *testing.T) {
+	var out bytes.Buffer
+	terminal := &Output{file: &out, terminal: true}
+	if _, err := io.WriteString(terminal, "漢\xe6\xbc"); err != nil || out.String() != "漢" {
+		t.Errorf("before the end: %q, %v", &out, err)
+	}
+	Flush(terminal)
+	Flush(terminal)
+	if want := `漢\xe6\xbc`; out.String() != want || terminal.Err() != nil {
+		t.Errorf("%q, want %q, %v", &out, want, terminal.Err())
+	}
+}
+
 func TestTerminalKeepsJSON(t *testing.T) {
 	const text = "\x1b[2J \u009b \u202e \x00 \xff ok"
 	var out bytes.Buffer
