@@ -3,7 +3,7 @@
 #
 #	integration/engines.sh [--doctor] ENGINE...
 #
-# With --doctor it runs no tests. The judgements of packages of Debian, and the tests that passed, become the tables of docs/engines.md.
+# With --doctor it runs no tests. The judgements of packages of Debian, and the tests that passed, become the list of docs/engines.md.
 #
 # An ENGINE is the absolute path of a redis-server or valkey-server, or a package of Debian: SUITE:redis or SUITE:valkey. Packages are unpacked into
 # bin/engines, and the logs are there too. The tests check the name and version of each server, so that no other server is tested by mistake. The script

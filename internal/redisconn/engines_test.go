@@ -15,7 +15,7 @@ import (
 	"github.com/cronclave/cronclave/internal/testtier"
 )
 
-// judgedChecks are the checks of doctor in the table of docs/engines.md: those that depend on the engine and not on the machine.
+// judgedChecks are the checks of doctor in docs/engines.md, the version first: those that depend on the engine and not on the machine.
 var judgedChecks = []string{checkVersion, checkRights, checkScripts, checkMessages}
 
 // testedKinds are the kinds of deployment whose tests `make engines` runs.
@@ -30,7 +30,7 @@ type judged struct {
 	Failed map[Kind][]string `json:"failed,omitempty"`
 }
 
-// TestEngines holds the tables of docs/engines.md against the results in testdata. `make engines` sets CRONCLAVE_ENGINES to the folder of new
+// TestEngines holds the list in docs/engines.md against the results in testdata. `make engines` sets CRONCLAVE_ENGINES to the folder of new
 // judgements and results of tests, which -update adds.
 func TestEngines(t *testing.T) {
 	t.Parallel()
@@ -53,25 +53,42 @@ func TestEngines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var facts, tests [][]string
+	byFacts := map[string]string{} // packages with their tests
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		fact, result := []string{"`" + name + "`"}, []string{"`" + name + "`", all[name].Facts[checkVersion]}
-		for _, check := range judgedChecks {
-			fact = append(fact, all[name].Facts[check])
-		}
-		for _, kind := range testedKinds {
-			result = append(result, all[name].result(kind))
-		}
-		facts, tests = append(facts, append(fact, all[name].Facts["promises"])), append(tests, result)
+		byFacts[all[name].facts()] += "- `" + name + "`, " + all[name].Facts[checkVersion] + ": " + all[name].results() + "\n"
 	}
-	parts := map[string]string{
-		"engines": testtier.Table(t, append(append([]string{"package"}, judgedChecks...), "promises"), facts),
-		"tests":   testtier.Table(t, []string{"package", "version", "single", "Sentinel", "Cluster", "quorum"}, tests),
+	var list strings.Builder
+	for _, facts := range slices.Sorted(maps.Keys(byFacts)) {
+		list.WriteString(facts + "\n\n" + byFacts[facts])
 	}
-	testtier.SyncPage(t, "engines.md", "redis", parts, *update)
+	testtier.SyncPage(t, "engines.md", "redis", map[string]string{"engines": list.String()}, *update)
 }
 
-// result returns the cell of a kind of deployment.
+// facts returns the results of the checks in one sentence, which is the same for most packages.
+func (j judged) facts() string {
+	var facts []string
+	for _, check := range slices.Concat(judgedChecks[1:], []string{"promises"}) {
+		facts = append(facts, check+": "+j.Facts[check])
+	}
+	return strings.Join(facts, "; ") + "."
+}
+
+// results returns the number of passed tests for each kind of deployment.
+func (j judged) results() string {
+	if j.Passed == nil && j.Failed == nil {
+		return notRun
+	}
+	var results []string
+	for _, kind := range testedKinds {
+		results = append(results, string(kind)+" "+j.result(kind))
+	}
+	return strings.Join(results, ", ")
+}
+
+// notRun stands for tests that `make engines` did not run.
+const notRun = "not run"
+
+// result returns the number of passed tests of a kind of deployment.
 func (j judged) result(kind Kind) string {
 	passed, failed := len(j.Passed[kind]), len(j.Failed[kind])
 	switch {
@@ -80,7 +97,7 @@ func (j judged) result(kind Kind) string {
 	case passed > 0:
 		return fmt.Sprintf("%d passed", passed)
 	}
-	return "not run"
+	return notRun
 }
 
 // mergeJudged returns the new result for a package. If only doctor ran, the results of the tests stay, but not for another version.
@@ -91,7 +108,7 @@ func mergeJudged(old, found judged) judged {
 	return found
 }
 
-// TestTestsOfAnotherVersionAreDropped, because the tables would claim that the new version passed them.
+// TestTestsOfAnotherVersionAreDropped, because the page would claim that the new version passed them.
 func TestTestsOfAnotherVersionAreDropped(t *testing.T) {
 	t.Parallel()
 	of := func(version string, tests ...string) judged {

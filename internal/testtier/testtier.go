@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -83,34 +82,4 @@ func replaceParts(page, owner string, parts map[string]string) (text string, fau
 	}
 	slices.Sort(faults)
 	return text, faults
-}
-
-// Table returns a table in Markdown, and reports cells that are too long. Cells may contain Markdown. Pipes in cells are escaped.
-func Table(t *testing.T, header []string, rows [][]string) string {
-	t.Helper()
-	for _, cell := range longCells(rows) {
-		t.Errorf("more than %d words: %s", mostWords, cell)
-	}
-	var b strings.Builder
-	for _, cells := range slices.Concat([][]string{header, slices.Repeat([]string{"---"}, len(header))}, rows) {
-		b.WriteString("|")
-		for _, cell := range cells {
-			b.WriteString(" " + strings.ReplaceAll(cell, "|", `\|`) + " |")
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
-}
-
-// mostWords is the maximum number of words in a cell of a table.
-const mostWords = 30
-
-// longCells returns the cells with more than [mostWords] words.
-func longCells(rows [][]string) (long []string) {
-	for _, cell := range slices.Concat(rows...) {
-		if len(strings.Fields(cell)) > mostWords {
-			long = append(long, cell)
-		}
-	}
-	return long
 }
