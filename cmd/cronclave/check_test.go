@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/scheduler"
 )
 
 // TestCheckKnowsTheKernelsLimits checks jobs that no kernel starts: a command and a variable of 128 KiB, and an environment that is too long with the variables of this
@@ -52,5 +54,34 @@ func TestCheckKnowsTheKernelsLimits(t *testing.T) {
 func TestLongestLeaseIsTheSameEverywhere(t *testing.T) {
 	if config.MaxLease != locking.MaxLease {
 		t.Errorf("%v in a configuration, and %v in a lock", config.MaxLease, locking.MaxLease)
+	}
+}
+
+// A check looks at the programs of the jobs that the scheduler would run here, by the labels of the replica.
+func TestLabelsAreMatchedTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "jobs.toml")
+	table := func(labels scheduler.Labels) string {
+		var pairs []string
+		for name, value := range labels {
+			pairs = append(pairs, fmt.Sprintf("%s = %q", name, value))
+		}
+		return "{ " + strings.Join(pairs, ", ") + " }"
+	}
+	all := []scheduler.Labels{nil, {"zone": "a"}, {"zone": "b"}, {"zone": "a", "disk": "ssd"}, {"disk": "ssd"}}
+	for _, labels := range all {
+		for _, where := range all {
+			text := fmt.Sprintf("[replica]\nlabels = %s\n[jobs.j]\nschedule = '@daily'\ncommand = ['/no/such/program']\nwhere = %s\n", table(labels), table(where))
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := config.Load(file, config.Options{Machine: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if looked := strings.Contains(cfg.Warnings.Error(), "/no/such/program"); looked != labels.Include(where) {
+				t.Errorf("labels %v, where %v: looked %v, %v", labels, where, looked, cfg.Warnings)
+			}
+		}
 	}
 }

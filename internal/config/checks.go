@@ -64,7 +64,7 @@ func (c machineChecks) checkUser(v document.Value, d *draft) {
 	}
 }
 
-// isFor reports whether this replica has the labels of the job's `where`.
+// isFor reports whether this replica has the labels of the job's `where`. It repeats a rule of package scheduler, which this package does not import.
 func (c machineChecks) isFor(d *draft) bool {
 	for name, value := range d.Where {
 		if has, set := c.labels[name]; !set || has != value {
