@@ -13,8 +13,10 @@ const mostRuns = 20 * lease.MaxSlots
 func (g *Register) findFault() string {
 	switch {
 	case !lease.Sound(g.Low, lease.MaxTick) || !lease.Sound(g.Since, lease.MaxNumber) || !lease.Sound(g.Since2, lease.MaxNumber) || !lease.Sound(g.Last, lease.MaxTick) ||
-		!lease.Sound(g.From, lease.MaxTick) || !lease.Sound(g.Behind, 2*dayTicks) || !lease.Sound(g.Missed.Through, lease.MaxTick) || !lease.Sound(g.Rules.Since, lease.MaxNumber):
+		!lease.Sound(g.From, lease.MaxTick) || !lease.Sound(g.Behind, 2*dayTicks) || !lease.Sound(g.Rules.Since, lease.MaxNumber):
 		return fmt.Sprintf("low %d, since %d and %d, last %d", g.Low, g.Since, g.Since2, g.Last)
+	case !lease.Sound(g.Missed.After, lease.MaxTick) || !lease.Sound(g.Missed.Through, lease.MaxTick) || !lease.Sound(g.Missed.At, lease.MaxNumber):
+		return fmt.Sprintf("ticks later than %d, up to %d, missed at %d", g.Missed.After, g.Missed.Through, g.Missed.At)
 	case len(g.Ticks) > 4*mostEntries || len(g.Outcomes) > 4*mostFollowed || len(g.Followers) > 4*lease.MaxFollowers || len(g.Settled) > 4*mostSettled ||
 		len(g.Runs) > mostRuns || len(g.Orphans) > mostRuns:
 		return fmt.Sprintf("%d ticks, %d outcomes, %d followers, %d settled, %d runs, %d orphans",

@@ -2,6 +2,8 @@ package rules
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -137,6 +139,21 @@ func TestOutcomesOfLostRunsAreBounded(t *testing.T) {
 	}
 	if g, err := Read(l.g.Value()); err != nil || len(g.Outcomes) != mostFollowed || g.Outcomes[second+5*mostFollowed-1] != spoiled {
 		t.Errorf("%v: %v", g, err)
+	}
+}
+
+// A gap of missed ticks with a number out of bounds is damage: it would reopen ticks that were decided.
+// Promise: P1, damage
+func TestMissedOutOfBoundsIsDamage(t *testing.T) {
+	for field, most := range map[string]int64{"after": lease.MaxTick, "through": lease.MaxTick, "at": lease.MaxNumber} {
+		for _, n := range []int64{-1, most + 1} {
+			if _, err := Read(fmt.Sprintf(`{"missed":{%q:%d}}`, field, n)); !errors.Is(err, lease.ErrCorrupt) || !strings.Contains(err.Error(), fmt.Sprint(n)) {
+				t.Errorf("%s %d: %v", field, n, err)
+			}
+		}
+	}
+	if _, err := Read(fmt.Sprintf(`{"missed":{"after":%d,"through":%[1]d,"at":%d}}`, int64(lease.MaxTick), int64(lease.MaxNumber))); err != nil {
+		t.Error(err)
 	}
 }
 
