@@ -271,7 +271,7 @@ func TestDecisionRecords(t *testing.T) {
 		if !ok || !strings.HasPrefix(name, number+"-") {
 			t.Errorf("%s: the title is %q", p.path, p.lines[0])
 		}
-		if !strings.Contains(string(index), fmt.Sprintf("| %s | [%s](%s) |", number, title, name)) {
+		if !strings.Contains(string(index), fmt.Sprintf("- [%s %s](%s)\n", number, title, name)) {
 			t.Errorf("%s is not in the index with its number and title", p.path)
 		}
 		want := []string{"context", "decision", "evidence", "rejected"}
