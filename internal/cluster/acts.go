@@ -80,20 +80,25 @@ func (o *Operator) markUnchanged(ctx context.Context, entry journal.Act) {
 }
 
 // Acts returns the newest acts, from new to old. Damaged entries are left out. lost describes a loss of Redis' data that may have removed entries from the
-// list. It is "" if no loss is known, if the list is full, or if the list has acts from before the loss.
+// list, or says that the losses cannot be read. It is "" if no loss is known, if the list is full, or if the list has acts from before the loss.
 func (o *Operator) Acts(ctx context.Context, most int) (acts []journal.Act, lost string, err error) {
 	acts, err = o.journal.Acts(ctx, most)
-	if err == nil || errors.Is(err, journal.ErrCorrupt) {
-		var incidents []journal.Incident
-		now, _ := o.locks.ServerTime(ctx) // after an error, now is the zero time, and Incidents returns nothing
-		if incidents, err = o.journal.Incidents(ctx, now); len(acts) < most {
-			lost = lostActs(incidents, acts)
-		}
-	}
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return nil, "", unavailableError("read the audit log of namespace "+o.cfg.Namespace, err)
 	}
-	return append([]journal.Act{}, acts...), lost, nil
+	acts = append([]journal.Act{}, acts...)
+	if len(acts) >= most {
+		return acts, "", nil
+	}
+	now, err := o.Now(ctx)
+	var incidents []journal.Incident
+	if err == nil {
+		incidents, err = o.journal.Incidents(ctx, now)
+	}
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
+		return acts, "earlier acts may be missing: " + FirstLine(err.Error(), 200), nil
+	}
+	return acts, lostActs(incidents, acts), nil
 }
 
 // maxPaused is the maximum number of jobs that one round trip pauses.

@@ -61,6 +61,29 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// TestActsWithoutIncidents keeps the acts if the incidents or the clock cannot be read, and says what is not known then.
+func TestActsWithoutIncidents(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.describe(t, journal.JobInfo{Name: "backup"})
+	o, clockless := c.operator(t, Config{}), c.operator(t, Config{})
+	if _, err := o.Pause(t.Context(), PauseRequest{Selection{All: true}, Requester{By: "ann"}, 0}); err != nil {
+		t.Fatal(err)
+	}
+	c.count(t, func(args []any) bool { return strings.HasSuffix(fmt.Sprint(args...), ":incidents") }).failing = errors.New("no answer")
+	acts, lost, err := o.Acts(t.Context(), 10)
+	if err != nil || len(acts) != 1 || lost != "earlier acts may be missing: read the incidents of Redis: no answer" {
+		t.Errorf("%+v, %q, %v", acts, lost, err)
+	}
+	if acts, lost, err := o.Acts(t.Context(), 1); err != nil || len(acts) != 1 || lost != "" {
+		t.Errorf("a full list: %+v, %q, %v", acts, lost, err)
+	}
+	c.count(t, func(args []any) bool { return !strings.Contains(fmt.Sprint(args...), ":audit") }).failing = errors.New("no answer")
+	if acts, lost, err := clockless.Acts(t.Context(), 10); err != nil || len(acts) != 1 || !strings.HasPrefix(lost, "earlier acts may be missing: read the clock of Redis: ") {
+		t.Errorf("without a clock: %+v, %q, %v", acts, lost, err)
+	}
+}
+
 // TestActsWithoutAName refuses acts that the audit log could not be true about, and does nothing.
 func TestActsWithoutAName(t *testing.T) {
 	c := newCluster(t)

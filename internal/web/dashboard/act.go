@@ -217,7 +217,7 @@ func (h *handler) showAudit(r *http.Request) (*page, error) {
 	p.Here = "cluster"
 	at, _ := strconv.Atoi(r.URL.Query().Get("page")) // any other text selects the first page
 	acts, pages := paginate(acts, actsOfAPage, at, func(n string) string { return "/audit?page=" + n })
-	p.Body = &auditPage{Lost: lost, Acts: actsOf(st.Now, acts), Pages: pages}
+	p.Body = &auditPage{Lost: cleanText(lost), Acts: actsOf(st.Now, acts), Pages: pages}
 	return p, nil
 }
 

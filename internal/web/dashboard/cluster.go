@@ -89,7 +89,7 @@ func (h *handler) showCluster(r *http.Request) (*page, error) {
 	if err != nil {
 		return nil, err
 	}
-	body.LostActs, body.MoreActs = lost, len(acts) > actsShown
+	body.LostActs, body.MoreActs = cleanText(lost), len(acts) > actsShown
 	n, err := h.operator.Notifications(r.Context(), deliveriesShown)
 	if err != nil {
 		return nil, err
