@@ -72,10 +72,9 @@ func (a *app) runCommand(ctx context.Context, args []string) (code int) {
 	root := newRoot(a) //nolint:contextcheck // the commands get the context from cobra
 	root.SetArgs(protectTimes(root, args))
 	cmd, err := root.ExecuteContextC(ctx)
-	console.Flush(a.out)
-	console.Flush(a.err)
+	_ = console.Finish(a.err) // before the messages about the end
 	code = a.exitCode(cmd, err)
-	lost := console.WriteError(a.out)
+	lost := console.Finish(a.out)
 	switch {
 	case lost == nil, code == exitStale:
 	case !errors.Is(lost, syscall.EPIPE):
@@ -89,7 +88,7 @@ func (a *app) runCommand(ctx context.Context, args []string) (code int) {
 
 // exitCode prints the error of a command and returns the exit code for it.
 func (a *app) exitCode(cmd *cobra.Command, err error) int {
-	lost := console.WriteError(a.out)
+	lost := console.Finish(a.out)
 	if err == nil || errors.Is(err, lost) || lost != nil && errors.Is(err, context.Canceled) { // runCommand handles lost output
 		return 0
 	}

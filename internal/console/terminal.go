@@ -60,30 +60,6 @@ func (o *Output) writeFile(text []byte) {
 	}
 }
 
-// Flush writes the beginning of a character that no Write has completed, if w is an [Output]. Call it at the end of the output.
-func Flush(w io.Writer) {
-	o, ok := w.(*Output)
-	if !ok {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var text []byte
-	for _, b := range o.rest {
-		text = fmt.Appendf(text, `\x%02x`, b)
-	}
-	if o.rest = nil; o.err == nil && text != nil {
-		o.writeFile(text)
-	}
-}
-
-// Err returns the first error of a Write.
-func (o *Output) Err() error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.err
-}
-
 // WhileWritable returns a context that ends when a Write to w fails, if w is an [Output]. For other writers it only ends with ctx. The caller must call the
 // returned function.
 func WhileWritable(ctx context.Context, w io.Writer) (context.Context, context.CancelFunc) {
@@ -106,12 +82,22 @@ func WhileWritable(ctx context.Context, w io.Writer) (context.Context, context.C
 	}
 }
 
-// WriteError returns the first error of w if w is an [Output]. Otherwise it returns nil.
-func WriteError(w io.Writer) error {
-	if o, ok := w.(*Output); ok {
-		return o.Err()
+// Finish writes the beginning of a character that no Write has completed, and returns the first error of w, if w is an [Output]. Otherwise it returns nil.
+func Finish(w io.Writer) error {
+	o, ok := w.(*Output)
+	if !ok {
+		return nil
 	}
-	return nil
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var text []byte
+	for _, b := range o.rest {
+		text = fmt.Appendf(text, `\x%02x`, b)
+	}
+	if o.rest = nil; o.err == nil && text != nil {
+		o.writeFile(text)
+	}
+	return o.err
 }
 
 // Behind returns the file of w if w is an [Output], and otherwise w itself. Text written to the file is not quoted, so it must not come from other people.

@@ -52,10 +52,10 @@ func TestTerminalEndsWithinACharacter(t *testing.T) {
 	if _, err := io.WriteString(terminal, "漢\xe6\xbc"); err != nil || out.String() != "漢" {
 		t.Errorf("before the end: %q, %v", &out, err)
 	}
-	Flush(terminal)
-	Flush(terminal)
-	if want := `漢\xe6\xbc`; out.String() != want || terminal.Err() != nil {
-		t.Errorf("%q, want %q, %v", &out, want, terminal.Err())
+	for range 2 {
+		if err := Finish(terminal); err != nil || out.String() != `漢\xe6\xbc` {
+			t.Errorf("at the end: %q, %v", &out, err)
+		}
 	}
 }
 
