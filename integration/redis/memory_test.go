@@ -131,7 +131,7 @@ func (b *books) announce(t *testing.T) {
 		configuration.Jobs[job] = journal.JobConfig{Digest: "0123abcd", Own: map[string]string{"setting_00": `"*/5 9-17 * * 1-5"`, "setting_01": `"Europe/Berlin"`,
 			"setting_02": `"/usr/local/bin/backup" and 2 arguments`, "setting_03": `"1h"`, "setting_04": `["night", "backup"]`}}
 		infos = append(infos, journal.JobInfo{Name: job, Schedule: []string{"*/5 9-17 * * 1-5"}, Timezone: "Europe/Berlin", Parallel: 1, PerTick: 1,
-			Digest: "0123456789abcdef", Enabled: true, Seen: now})
+			Digest: "0123456789abcdef", Enabled: true, Since: now, Seen: now})
 		inquiries = append(inquiries, election.InspectRequest{Lock: election.JobLock(job), Schedule: "0123456789abcdef"})
 	}
 	harness.Must(t, b.journal.DescribeJobs(t.Context(), infos))

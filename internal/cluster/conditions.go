@@ -112,9 +112,11 @@ func ConditionsOf(zones *cronspec.Zones, jobs []journal.JobInfo, info journal.Jo
 	if line, _ = lineOf(jobs, info); from.IsZero() || slices.ContainsFunc(line, func(one journal.JobInfo) bool { return evidence[one.Name].Paused }) {
 		return list
 	}
-	for _, one := range line {
-		if skipped := evidence[one.Name].Streak.Paused; skipped.After(from) {
-			from = skipped
+	for _, one := range line { // what was before the end of a pause, or before the job had these ticks, does not count
+		for _, since := range []time.Time{evidence[one.Name].Streak.Paused, one.Since} {
+			if since.After(from) {
+				from = since
+			}
 		}
 	}
 	limit, specs := millis(info.StaleAfterMS), schedulesOf(zones, jobs, info)

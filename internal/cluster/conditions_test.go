@@ -74,7 +74,8 @@ func TestSlowRuns(t *testing.T) {
 	}
 }
 
-// TestMissingSuccess: a job lacks a success since the last one or, without any, since its first sign of life. Ticks in a pause do not count.
+// TestMissingSuccess: a job lacks a success since the last one or, without any, since its first sign of life. Ticks in a pause do not count,
+// nor what was before the job was added or enabled.
 func TestMissingSuccess(t *testing.T) {
 	t.Parallel()
 	daily := journal.JobInfo{Name: "j", Schedule: []string{"0 3 * * *"}, Timezone: "Europe/Berlin", Enabled: true, ExpectBy: "06:30"}
@@ -95,6 +96,7 @@ func TestMissingSuccess(t *testing.T) {
 		tick, started         string // of a run in progress
 		trigger               string // "" for the schedule
 		paused                bool
+		since                 string // the time since which replicas have described the job so
 		now                   string
 		want                  []string
 	}{
@@ -116,6 +118,17 @@ func TestMissingSuccess(t *testing.T) {
 		{info: with(stale, func(j *journal.JobInfo) { j.ExpiresAt = clock(t, "2026-11-10 03:00:00") }), lastOK: "2026-11-01 03:01:00", now: "2026-11-09 02:59:58", want: []string{"stale 2026-11-03 03:01:00"}},
 		{info: with(stale, func(j *journal.JobInfo) { j.ExpiresAt = clock(t, "2026-11-10 03:00:00") }), lastOK: "2026-11-01 03:01:00", now: "2026-11-09 03:00:01"}, // no tick is left
 
+		{info: stale, lastOK: "2026-11-01 12:00:00", since: "2026-11-09 12:00:00", now: "2026-11-11 12:00:00"},
+		{info: stale, lastOK: "2026-11-01 12:00:00", since: "2026-11-09 12:00:00", now: "2026-11-11 12:00:01", want: []string{"stale 2026-11-11 12:00:00"}},
+		{info: stale, lastOK: "2026-11-01 12:00:00", since: "2026-10-09 12:00:00", now: "2026-11-03 12:00:01", want: []string{"stale 2026-11-03 12:00:00"}},
+		{info: stale, first: "2026-11-01 12:00:00", since: "2026-11-09 12:00:00", now: "2026-11-11 12:00:00"},
+		{info: stale, since: "2026-11-01 12:00:00", now: "2026-11-11 12:00:00"}, // it may have a tick once a month
+		{info: stale, lastOK: "2026-11-01 12:00:00", pauses: "2026-11-09 03:00:00", since: "2026-11-08 12:00:00", now: "2026-11-11 03:00:01", want: []string{"stale 2026-11-11 03:00:00"}},
+
+		{info: daily, lastOK: "2026-11-20 02:30:00", since: "2026-11-27 02:00:00", now: "2026-11-28 05:29:59"}, // enabled after the tick
+		{info: daily, lastOK: "2026-11-20 02:30:00", since: "2026-11-27 02:00:00", now: "2026-11-28 05:30:00", want: []string{"overdue 2026-11-28 05:30:00"}},
+		{info: daily, lastOK: "2026-11-20 02:30:00", since: "2026-11-27 01:59:59", now: "2026-11-27 05:29:59"}, // enabled before the tick
+		{info: daily, lastOK: "2026-11-20 02:30:00", since: "2026-11-27 01:59:59", now: "2026-11-27 05:30:00", want: []string{"overdue 2026-11-27 05:30:00"}},
 		{info: daily, lastOK: "2026-11-26 02:30:00", now: "2026-11-27 05:29:59"}, // 06:29:59 in Berlin
 		{info: daily, lastOK: "2026-11-26 02:30:00", now: "2026-11-27 05:30:00", want: []string{"overdue 2026-11-27 05:30:00"}},
 		{info: daily, lastOK: "2026-11-26 02:30:00", now: "2026-11-28 05:29:00", want: []string{"overdue 2026-11-27 05:30:00"}},
@@ -157,6 +170,7 @@ func TestMissingSuccess(t *testing.T) {
 			// No warn_after, and no earlier runs: it is not slow.
 			e.Running = []journal.Record{{RunID: "r", Job: "j", Trigger: trigger, Tick: clock(t, tc.tick), Outcome: journal.OutcomeRunning, Started: clock(t, tc.started)}}
 		}
+		tc.info.Since = clock(t, tc.since)
 		if got := conditionsAt(t, []journal.JobInfo{tc.info}, map[string]Evidence{"j": e}, tc.now); !slices.Equal(got, tc.want) {
 			t.Errorf("%d: got %q, want %q", n, got, tc.want)
 		}
@@ -180,6 +194,8 @@ func TestMissingSuccessOfAChain(t *testing.T) {
 	chain := []journal.JobInfo{child, daily, middle, job("other", "* * * * *"), weekly}
 	expired := slices.Clone(chain)
 	expired[4].ExpiresAt = clock(t, "2026-11-28 00:00:00")
+	enabled := slices.Clone(chain)
+	enabled[4].Since, enabled[1].Since = clock(t, "2026-11-28 00:00:00"), clock(t, "2026-11-01 00:00:00")
 	for n, tc := range []struct {
 		jobs     []journal.JobInfo
 		lastOK   string
@@ -195,6 +211,8 @@ func TestMissingSuccessOfAChain(t *testing.T) {
 		{jobs: chain, lastOK: "2026-11-20 03:30:00", now: "2026-11-30 06:30:00", evidence: map[string]Evidence{"daily": {Paused: true}}},
 		{jobs: chain, lastOK: "2026-11-20 03:30:00", now: "2026-11-30 06:30:00", evidence: map[string]Evidence{"other": {Paused: true}}, want: []string{"stale 2026-11-30 03:30:00", "overdue 2026-11-27 06:30:00"}},
 		{jobs: chain, lastOK: "2026-11-20 03:30:00", now: "2026-11-30 06:30:00", evidence: map[string]Evidence{"weekly": {Streak: journal.Streak{Paused: clock(t, "2026-11-27 03:00:00")}}}},
+		{jobs: enabled, lastOK: "2026-11-20 03:30:00", now: "2026-12-04 06:29:59"},
+		{jobs: enabled, lastOK: "2026-11-20 03:30:00", now: "2026-12-04 06:30:00", want: []string{"overdue 2026-12-04 06:30:00"}},
 		{jobs: slices.Concat(chain[:1], chain[2:]), lastOK: "2026-11-20 03:30:00", now: "2026-11-30 06:30:00", want: []string{"stale 2026-11-30 03:30:00"}}, // the ticks are unknown
 	} {
 		evidence := map[string]Evidence{"child": {Streak: journal.Streak{LastOK: clock(t, tc.lastOK)}}}

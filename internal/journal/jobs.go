@@ -55,15 +55,24 @@ type JobInfo struct {
 	WarnAfterMS  int64  `json:"warn_after_ms,omitempty"`
 	StaleAfterMS int64  `json:"stale_after_ms,omitempty"`
 	ExpectBy     string `json:"expect_by,omitempty"`
+	// Since is the time since which replicas have described the job with these ticks, by their estimate of the clock of Redis. It is zero if a replica of an
+	// older version has described the job so.
+	Since time.Time `json:"since,omitzero"`
 	// Seen is the time at which a replica last described the job, by its estimate of the clock of Redis.
 	Seen time.Time `json:"seen"`
+}
+
+// HasTicksOf reports whether another description has the same ticks. It ignores ExceptDates, because past dates drop out of them.
+func (i *JobInfo) HasTicksOf(o *JobInfo) bool {
+	return i.Enabled == o.Enabled && i.Timezone == o.Timezone && slices.Equal(i.Schedule, o.Schedule) && slices.Equal(i.After, o.After) &&
+		slices.Equal(i.Except, o.Except) && i.StartsAt.Equal(o.StartsAt) && i.ExpiresAt.Equal(o.ExpiresAt)
 }
 
 func (i *JobInfo) findFault() string {
 	switch {
 	case !isJobName(i.Name):
 		return fmt.Sprintf("the name %.40q", i.Name)
-	case !isSound(i.Seen) || !isSound(i.StartsAt) || !isSound(i.ExpiresAt):
+	case !isSound(i.Seen) || !isSound(i.Since) || !isSound(i.StartsAt) || !isSound(i.ExpiresAt):
 		return "a time beyond the calendar"
 	case i.Parallel < 0 || i.Parallel > mostSlots || i.PerTick < 0 || i.PerTick > mostSlots:
 		return fmt.Sprintf("parallel %d, per_tick %d", i.Parallel, i.PerTick)
@@ -88,7 +97,7 @@ func (d descriptions) DescribeJobs(ctx context.Context, jobs []JobInfo) error {
 			if !isJobName(info.Name) || info.Seen.IsZero() {
 				return fmt.Errorf("describe jobs: %w: name %.40q, seen %v", ErrInvalid, info.Name, info.Seen)
 			}
-			info.Seen = info.Seen.UTC()
+			info.Seen, info.Since = info.Seen.UTC(), info.Since.UTC()
 			text, err := json.Marshal(info)
 			if err != nil {
 				return fmt.Errorf("describe job %s: %w: %w", info.Name, ErrInvalid, err)

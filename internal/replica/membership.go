@@ -216,9 +216,10 @@ type publisher struct {
 	journal *journal.Journal
 	log     hclog.Logger
 	version string
-	config  func() *config.Config // the configuration in use
-	now     func() time.Time      // the clock of Redis
-	news    notice                // signals that Redis may lack the current descriptions of the jobs
+	config  func() *config.Config                    // the configuration in use
+	now     func(context.Context) (time.Time, error) // the clock of Redis
+	news    notice                                   // signals that Redis may lack the current descriptions of the jobs
+	dated   atomic.Pointer[[]journal.JobInfo]        // the last descriptions of the jobs; nil before the first ones
 
 	described   time.Time // time of the last description of the jobs
 	unpublished time.Time // time of the last failed write of the configuration
@@ -252,11 +253,34 @@ func (p *publisher) describeJobs(ctx context.Context) {
 	if time.Since(p.described) < leader.DescribeEvery {
 		return
 	}
-	if err := p.journal.DescribeJobs(ctx, DescribeJobs(p.config(), p.now())); err != nil {
+	infos, err := p.currentJobs(ctx)
+	if err == nil {
+		err = p.journal.DescribeJobs(ctx, infos)
+	}
+	if err != nil {
 		p.log.Debug("jobs not described", "error", err)
 		return
 	}
 	p.described = time.Now()
+}
+
+// currentJobs returns the descriptions of the jobs in use. It takes over the dates of the descriptions in Redis, which outlast a restart, and of its own last
+// ones, which outlast a loss of data and a replica with another configuration. It is safe for concurrent use.
+func (p *publisher) currentJobs(ctx context.Context) ([]journal.JobInfo, error) {
+	now, err := p.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known, err := p.journal.Jobs(ctx)
+	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // with ErrCorrupt, only the damaged entries are missing
+		return nil, err //nolint:wrapcheck // the error names the operation
+	}
+	if last := p.dated.Load(); last != nil {
+		known = append(known, *last...)
+	}
+	infos := DateJobs(DescribeJobs(p.config(), now), known, now)
+	p.dated.Store(&infos)
+	return infos, nil
 }
 
 // publishConfiguration keeps the digests and the settings of this replica's jobs in Redis. Readers compare them to find the differences between replicas. For

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -43,7 +44,7 @@ func startMember(t *testing.T, j *journal.Journal, id, name string, at *time.Tim
 		now: func() time.Time { return *at }, canary: j.Canary(id), evicts: func(context.Context) bool { return m.evicting },
 		incidents: incidents{journal: j, replica: name, events: events.NewBus(log)},
 		announcer: announcer{sweep: func(context.Context, ...string) error { return nil }, log: log, begin: make(chan struct{}, 1)},
-		publisher: publisher{journal: j, log: log, version: "v1", config: func() *config.Config { return cfg }, now: func() time.Time { return *at }, news: make(chan struct{}, 1)}}
+		publisher: publisher{journal: j, log: log, version: "v1", config: func() *config.Config { return cfg }, now: answering(func() time.Time { return *at }), news: make(chan struct{}, 1)}}
 	m.incidents.events.Subscribe(func(e events.Event) {
 		if e, ended := e.(events.ProblemEnded); ended {
 			m.ended = append(m.ended, e.Code)
@@ -51,6 +52,11 @@ func startMember(t *testing.T, j *journal.Journal, id, name string, at *time.Tim
 	})
 	m.turn(t.Context())
 	return m
+}
+
+// answering is a Redis whose clock shows now.
+func answering(now func() time.Time) func(context.Context) (time.Time, error) {
+	return func(context.Context) (time.Time, error) { return now(), nil }
 }
 
 // endedProblems returns the codes of the problems that have ended since the last call.
@@ -384,4 +390,148 @@ func TestOnlyAFailedWriteIsAFailureToPublish(t *testing.T) {
 	if publish(t.Context(), "", "v4"); m.log.Len() > 0 || !rdb.HExists(t.Context(), settings, "*").Val() {
 		t.Errorf("it is not written after the rest: %s", m.log.String())
 	}
+}
+
+// describe has the replica describe the jobs of a configuration.
+func (m *member) describe(t *testing.T, cfg *config.Config) {
+	t.Helper()
+	m.publisher.config, m.publisher.described = func() *config.Config { return cfg }, time.Time{}
+	if m.publisher.describeJobs(t.Context()); m.publisher.described.IsZero() {
+		t.Fatal(m.log.String())
+	}
+}
+
+// TestDatesOfJobsLast: replicas agree since when they have had a job with these ticks, through roll-outs, restarts, losses of data and a clock that is set back.
+func TestDatesOfJobsLast(t *testing.T) {
+	t.Parallel()
+	_, rdb, j := redistest.StartJournal(t)
+	at := time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)
+	wait := func(d time.Duration) time.Time {
+		at = at.Add(d)
+		return at
+	}
+	job := func(text string) *config.Config { return loadConfig(t, "[jobs.a]\ncommand = \"true\"\n"+text) }
+	old, changed, off := job("schedule = \"@hourly\"\n"), job("schedule = \"@daily\"\n"), job("schedule = \"@hourly\"\nenabled = false\n")
+	none := loadConfig(t, "[jobs.b]\nschedule = \"@hourly\"\ncommand = \"true\"\n")
+	dated := func(what string, want time.Time) {
+		t.Helper()
+		jobs, err := j.Jobs(t.Context())
+		if err != nil || jobs[0].Name != "a" || !jobs[0].Since.Equal(want) {
+			t.Errorf("%s: %+v, %v; want %v", what, jobs, err, want)
+		}
+	}
+	first := at
+	a := startMember(t, j, "a-1", "a", &at) // they have the old configuration
+	wait(time.Hour)
+	b := startMember(t, j, "b-1", "b", &at)
+	dated("a second replica", first)
+
+	rolled := wait(time.Hour)
+	for range 3 {
+		b.describe(t, changed)
+		dated("another schedule", rolled)
+		a.describe(t, old)
+		dated("the old one on another replica", first)
+		wait(time.Minute)
+	}
+	for _, m := range []*member{a, b, a} {
+		m.describe(t, changed)
+	}
+	dated("rolled out", rolled)
+
+	wait(time.Hour)
+	b.describe(t, off)
+	a.describe(t, off)
+	enabled := wait(24 * time.Hour)
+	a.describe(t, old)
+	wait(time.Minute)
+	b.describe(t, old)
+	dated("enabled again", enabled)
+
+	wait(24 * time.Hour)
+	a = startMember(t, j, "a-2", "a", &at)
+	dated("all replicas restarted", enabled)
+
+	wait(time.Hour)
+	rdb.FlushAll(t.Context())
+	a.describe(t, old)
+	dated("the data lost", enabled)
+	rdb.FlushAll(t.Context())
+	b = startMember(t, j, "b-2", "b", &at)
+	for _, m := range []*member{a, b} {
+		m.describe(t, old)
+	}
+	dated("the data lost, and a new replica was the first to describe", enabled)
+
+	later := at
+	reset := wait(-48 * time.Hour)
+	a.describe(t, old)
+	dated("the clock set back", reset)
+	b.describe(t, old)
+	at = later
+	a.describe(t, old)
+	dated("the clock set right", reset)
+
+	wait(time.Minute)
+	a.describe(t, none)
+	b.describe(t, none)
+	if _, err := j.ForgetJobs(t.Context(), at); err != nil {
+		t.Fatal(err)
+	}
+	added := wait(time.Hour)
+	a.describe(t, old)
+	dated("added again", added)
+
+	if err := j.DescribeJobs(t.Context(), []journal.JobInfo{{Name: "a", Schedule: old.Jobs[0].Schedule, Timezone: old.Jobs[0].Location.String(), Enabled: true, Seen: at}}); err != nil {
+		t.Fatal(err)
+	}
+	b.describe(t, old)
+	dated("described by an older version", time.Time{})
+}
+
+// TestEnabledJobIsNotLateAtOnce: a job that is enabled again is stale and overdue once it has really not ended ok, as the leader sees it.
+func TestEnabledJobIsNotLateAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, j := redistest.StartInMemory(t)
+		now := time.Now()
+		m := startMember(t, j, "a-1", "a", &now)
+		m.publisher.now = answering(time.Now)
+		r := journal.Record{RunID: "1", Job: "a", Replica: "a", Outcome: journal.OutcomeOK, Started: now, Finished: now}
+		if err := j.Record(t.Context(), []journal.Record{r}); err != nil {
+			t.Fatal(err)
+		}
+		const job = "[jobs.a]\nschedule = \"0 3 * * *\"\ntimezone = \"UTC\"\ncommand = \"true\"\nstale_after = \"26h\"\nexpect_by = \"06:30\"\n"
+		on, off := loadConfig(t, job), loadConfig(t, job+"enabled = false\n")
+		late := func(cfg *config.Config, what string, want ...string) {
+			t.Helper()
+			m.describe(t, cfg)
+			jobs, err := m.publisher.currentJobs(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			evidence, err := cluster.ReadEvidence(t.Context(), j, jobs, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, c := range cluster.ConditionsOf(nil, jobs, jobs[0], evidence, time.Now()) {
+				got = append(got, c.Code)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", what, got, want)
+			}
+		}
+		late(off, "disabled")
+		time.Sleep(10*24*time.Hour + 12*time.Hour) // fake time begins at midnight
+		late(on, "enabled at noon")
+		time.Sleep(18*time.Hour + 29*time.Minute)
+		late(on, "before expect_by")
+		time.Sleep(time.Minute)
+		late(on, "at expect_by", cluster.Overdue)
+		time.Sleep(7*time.Hour + 30*time.Minute)
+		late(on, "after stale_after", cluster.Overdue)
+		time.Sleep(time.Second)
+		late(on, "after stale_after", cluster.Stale, cluster.Overdue)
+	})
 }

@@ -57,6 +57,21 @@ func DescribeJobs(cfg *config.Config, now time.Time) []journal.JobInfo {
 	return infos
 }
 
+// DateJobs sets Since in the descriptions of jobs: to the earliest date of a description in known that has the same ticks, or otherwise to now. It ignores dates
+// after now: the clock of Redis was set back, and until that time a job would not be stale or overdue.
+func DateJobs(infos, known []journal.JobInfo, now time.Time) []journal.JobInfo {
+	places := make(map[string]int, len(infos))
+	for i := range infos {
+		infos[i].Since, places[infos[i].Name] = now, i
+	}
+	for k := range known {
+		if i, has := places[known[k].Name]; has && known[k].Since.Before(infos[i].Since) && known[k].HasTicksOf(&infos[i]) {
+			infos[i].Since = known[k].Since
+		}
+	}
+	return infos
+}
+
 func configurationOf(cfg *config.Config) journal.Configuration {
 	c := journal.Configuration{Jobs: make(map[string]journal.JobConfig, len(cfg.Jobs))}
 	for _, s := range cfg.Settings.Common {

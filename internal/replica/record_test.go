@@ -112,6 +112,49 @@ func TestWhyKnowsPastDaysOfCalendars(t *testing.T) {
 	}
 }
 
+// TestDateJobs: a description takes over the earliest date of one with the same ticks.
+func TestDateJobs(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	before := now.Add(-time.Hour)
+	job := journal.JobInfo{Name: "j", Schedule: []string{"0 3 * * *"}, Timezone: "UTC", Except: []string{"0 0 * * 7"}, ExceptDates: []string{"2026-12-25"},
+		StartsAt: before, ExpiresAt: now.Add(time.Hour), Enabled: true, Digest: "1", StaleAfterMS: 1, Since: before}
+	known := func(change func(*journal.JobInfo)) journal.JobInfo {
+		k := job
+		change(&k)
+		return k
+	}
+	at := func(since time.Time) journal.JobInfo { return known(func(k *journal.JobInfo) { k.Since = since }) }
+	for name, tc := range map[string]struct {
+		known []journal.JobInfo
+		want  time.Time
+	}{
+		"nothing":                   {nil, now},
+		"the same":                  {[]journal.JobInfo{job}, before},
+		"of this instant":           {[]journal.JobInfo{at(now)}, now},
+		"by an older version":       {[]journal.JobInfo{job, at(time.Time{})}, time.Time{}},
+		"the earliest is the first": {[]journal.JobInfo{job, at(before.Add(time.Second))}, before},
+		"the earliest is the last":  {[]journal.JobInfo{at(before.Add(time.Second)), job}, before},
+		"after now":                 {[]journal.JobInfo{at(now.Add(time.Second))}, now},
+		"after now, and the same":   {[]journal.JobInfo{at(now.Add(time.Second)), job}, before},
+		"another job":               {[]journal.JobInfo{known(func(k *journal.JobInfo) { k.Name = "k" })}, now},
+		"not enabled":               {[]journal.JobInfo{known(func(k *journal.JobInfo) { k.Enabled = false })}, now},
+		"another schedule":          {[]journal.JobInfo{known(func(k *journal.JobInfo) { k.Schedule = []string{"0 4 * * *"} })}, now},
+		"another zone":              {[]journal.JobInfo{known(func(k *journal.JobInfo) { k.Timezone = "Europe/Berlin" })}, now},
+		"chained":                   {[]journal.JobInfo{known(func(k *journal.JobInfo) { k.After = []string{"k"} })}, now},
+		"other exceptions":          {[]journal.JobInfo{known(func(k *journal.JobInfo) { k.Except = nil })}, now},
+		"another start":             {[]journal.JobInfo{known(func(k *journal.JobInfo) { k.StartsAt = time.Time{} })}, now},
+		"another end":               {[]journal.JobInfo{known(func(k *journal.JobInfo) { k.ExpiresAt = now })}, now},
+		"a day that is over":        {[]journal.JobInfo{known(func(k *journal.JobInfo) { k.ExceptDates = []string{"2026-10-25", "2026-12-25"} })}, before},
+		"another command":           {[]journal.JobInfo{known(func(k *journal.JobInfo) { k.Digest = "2" })}, before},
+		"another stale_after":       {[]journal.JobInfo{known(func(k *journal.JobInfo) { k.StaleAfterMS = 2 })}, before},
+	} {
+		if got := DateJobs([]journal.JobInfo{at(time.Time{}), {Name: "new"}}, tc.known, now); !got[0].Since.Equal(tc.want) || !got[1].Since.Equal(now) {
+			t.Errorf("%s: %v and %v, want %v", name, got[0].Since, got[1].Since, tc.want)
+		}
+	}
+}
+
 // TestStreakForALogLine: a failed run is logged with the number of failures since the last ok, the first of them, and that ok.
 func TestStreakForALogLine(t *testing.T) {
 	_, _, j := redistest.StartJournal(t)

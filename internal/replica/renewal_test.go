@@ -121,7 +121,7 @@ func registrations(t *testing.T, slow func(*membership, *redis.Client)) (seen []
 	begin := time.Now()
 	at := begin
 	m := startMember(t, j, "a-1", "a", &at)
-	m.publisher.now = time.Now // beside the renewals
+	m.publisher.now = answering(time.Now) // beside the renewals
 	slow(m.membership, rdb)
 	entry := m.entry
 	ctx, cancel := context.WithCancel(t.Context())
@@ -151,7 +151,7 @@ func TestHungMasterCostsNothingOfOthers(t *testing.T) {
 		rdb, j := redistest.StartInMemory(t)
 		at := time.Now()
 		m := startMember(t, j, "a-1", "a", &at)
-		m.now, m.publisher.now = time.Now, time.Now
+		m.now, m.publisher.now = time.Now, answering(time.Now)
 		m.announcer.sweep = func(ctx context.Context, _ ...string) error { <-ctx.Done(); return ctx.Err() }
 		rdb.AddHook(&awayKeys{[]string{"cronclave:default:epoch", "cronclave:default:format"}, redisconn.Timeout})
 		entry := m.entry
@@ -185,7 +185,7 @@ func TestLossIsShownAndJobsAreDescribedAtOnce(t *testing.T) {
 		rdb, j := redistest.StartInMemory(t)
 		at := time.Now()
 		m := startMember(t, j, "a-1", "a", &at)
-		m.now, m.publisher.now = time.Now, time.Now
+		m.now, m.publisher.now = time.Now, answering(time.Now)
 		entry := m.entry
 		m.entry = func() journal.Replica {
 			at = time.Now()

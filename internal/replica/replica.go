@@ -143,7 +143,7 @@ func (r *Replica) prepareParts(cfg Config) (err error) {
 	r.membership = membership{fleet: r.reloader.fleet, journal: r.journal, log: r.log, peers: &r.peers, entry: r.registryEntry, now: r.serverNow, evicts: r.evictsExpiring, news: make(chan struct{}, 1),
 		incidents: incidents{journal: r.journal, replica: r.name, events: r.events}, problems: problemWatch{events: r.events},
 		announcer: announcer{sweep: r.sweepLocks, log: r.log, begin: make(chan struct{}, 1)},
-		publisher: publisher{journal: r.journal, log: r.log, version: r.version, config: r.cfg.Load, now: r.serverNow, news: make(chan struct{}, 1)}}
+		publisher: publisher{journal: r.journal, log: r.log, version: r.version, config: r.cfg.Load, now: r.locks.ServerTime, news: make(chan struct{}, 1)}}
 	return nil
 }
 
@@ -308,8 +308,7 @@ func (r *Replica) lead(ctx context.Context, term *election.Term) {
 	defer r.leads.Store(false)
 	r.monitor.recalled.Store(false)
 	cfg := leader.Config{Locks: r.locks, Redis: r.redis, Journal: r.journal, Jobs: r.cfg.Load, Replicas: r.peers.alive, Sweep: r.sweepLocks, Now: r.serverNow,
-		Describe:       func() []journal.JobInfo { return DescribeJobs(r.cfg.Load(), r.serverNow()) },
-		HeartbeatFault: func(what string) { r.heartbeatError.Store(&what) }, Replica: r.name, Version: r.version, Log: r.log}
+		Describe: r.membership.publisher.currentJobs, HeartbeatFault: func(what string) { r.heartbeatError.Store(&what) }, Replica: r.name, Version: r.version, Log: r.log}
 	if r.monitor.metrics != nil {
 		cfg.State = r.monitor.cluster.Store
 	}

@@ -216,7 +216,7 @@ func jobs(s *suite) {
 	j := s.journal(journal.Config{})
 	a, b, c := s.job("a"), s.job("b"), s.job("c")
 	a.Where = nil
-	a.Except, a.ExceptDates, a.StartsAt, a.ExpiresAt = []string{"0 0 * * 7"}, []string{"2026-12-25"}, s.now.Add(-hour), s.now.Add(hour)
+	a.Except, a.ExceptDates, a.StartsAt, a.ExpiresAt, a.Since = []string{"0 0 * * 7"}, []string{"2026-12-25"}, s.now.Add(-hour), s.now.Add(hour), s.now.Add(-2*hour)
 	must(s, j.DescribeJobs(s.ctx, nil))
 	must(s, j.DescribeJobs(s.ctx, []journal.JobInfo{b, a, c}))
 	b.Seen, c.Seen, c.Enabled = s.now.Add(hour), s.now.Add(hour), false

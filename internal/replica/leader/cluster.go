@@ -27,7 +27,7 @@ type clusterReader struct {
 	journal  *journal.Journal
 	elector  *election.Elector
 	config   func() *config.Config
-	describe func() []journal.JobInfo
+	describe func(context.Context) ([]journal.JobInfo, error)
 	now      func() time.Time // the clock of Redis
 	ticks    cluster.TickCache
 	last     atomic.Pointer[reading] // nil before the first one
@@ -72,7 +72,11 @@ func (r *clusterReader) readCluster(ctx context.Context) (*metrics.Cluster, erro
 		return nil, err
 	}
 	cfg := r.config()
-	late, err := r.readJobs(ctx, known)
+	jobs, err := r.describe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	late, err := r.readJobs(ctx, jobs, known)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +87,7 @@ func (r *clusterReader) readCluster(ctx context.Context) (*metrics.Cluster, erro
 	if known.Targets, err = r.journal.TargetStates(ctx, slices.Collect(maps.Keys(cfg.Notify))); err != nil {
 		return nil, err //nolint:wrapcheck // the error names the operation
 	}
-	known.Ticks = r.nextTicks(r.describe())
+	known.Ticks = r.nextTicks(jobs)
 	return known, nil
 }
 
@@ -116,8 +120,8 @@ func (r *clusterReader) readReplicas(ctx context.Context, known *metrics.Cluster
 }
 
 // readJobs finds the jobs that are paused or late. It reads only the records of runs that may be slow.
-func (r *clusterReader) readJobs(ctx context.Context, known *metrics.Cluster) (late []jobCondition, err error) {
-	jobs := slices.DeleteFunc(r.describe(), func(info journal.JobInfo) bool { return !info.Enabled })
+func (r *clusterReader) readJobs(ctx context.Context, all []journal.JobInfo, known *metrics.Cluster) (late []jobCondition, err error) {
+	jobs := slices.DeleteFunc(slices.Clone(all), func(info journal.JobInfo) bool { return !info.Enabled })
 	requests := make([]election.InspectRequest, len(jobs))
 	for i, info := range jobs {
 		requests[i] = election.InspectRequest{Lock: election.JobLock(info.Name)}

@@ -119,13 +119,11 @@ func TestSlowRunStaysAProblem(t *testing.T) {
 		}
 		reader := readerAt(time.Now)
 		reader.journal, reader.elector = h.journal, h.elector
-		reader.describe = func() []journal.JobInfo {
-			return []journal.JobInfo{{Name: "hangs", Schedule: []string{"*/10 * * * * *"}, Timezone: "UTC", Enabled: true}}
-		}
+		jobs := []journal.JobInfo{{Name: "hangs", Schedule: []string{"*/10 * * * * *"}, Timezone: "UTC", Enabled: true}}
 		late := func() []jobCondition {
 			t.Helper()
 			known := new(metrics.Cluster)
-			conditions, err := reader.readJobs(t.Context(), known)
+			conditions, err := reader.readJobs(t.Context(), jobs, known)
 			if err != nil || len(known.Late) != len(conditions) {
 				t.Fatalf("%v, %+v, %+v", err, conditions, known.Late)
 			}

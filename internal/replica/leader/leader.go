@@ -45,7 +45,7 @@ type Config struct {
 	// Jobs returns the configuration in use.
 	Jobs func() *config.Config
 	// Describe returns the descriptions of the jobs in use.
-	Describe func() []journal.JobInfo
+	Describe func(context.Context) ([]journal.JobInfo, error)
 	// Replicas returns the replicas that were alive at the last reading of the registry; nil before the first reading.
 	Replicas func() []journal.Replica
 	// Sweep inspects all jobs of this replica and the jobs in others. It records the outcomes of runs whose replica died.

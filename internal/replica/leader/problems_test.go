@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -99,7 +100,7 @@ func TestDamagedLockHidesNoOtherJob(t *testing.T) {
 	if err := conn.Set(t.Context(), settings.Prefix+election.JobLock("bad"), "junk", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	r := &clusterReader{journal: j, elector: elector, config: func() *config.Config { return new(config.Config) }, describe: func() []journal.JobInfo { return jobs }, now: func() time.Time { return now }}
+	r := &clusterReader{journal: j, elector: elector, config: func() *config.Config { return new(config.Config) }, describe: func(context.Context) ([]journal.JobInfo, error) { return jobs, nil }, now: func() time.Time { return now }}
 	if _, err := r.readCluster(t.Context()); err != nil {
 		t.Error(err)
 	}
