@@ -120,7 +120,7 @@ func (c *claims) settleClaims(b claimBatch) {
 		} else {
 			k.NoteAnswer(r.Verdict == election.Closed, now)
 		}
-		if t := k.Job.Of; r.Orphans > 0 && r.Orphans > c.recoveries.countOf(t) { // there is an orphan that this replica has not seen yet
+		if t := k.Job.Of; r.Orphans > 0 && r.Orphans > len(c.recoveries.known[t.Name]) { // there is an orphan that this replica has not seen yet
 			c.inspectAt(t, now)
 		}
 		givenUp, _ := k.Unwanted()

@@ -378,3 +378,24 @@ func TestClockSetBackWhileTicksAreOpened(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkEndOfARun is the end of a run while some of many other jobs have orphans that wait for a recovery.
+func BenchmarkEndOfARun(b *testing.B) {
+	jobs := make([]Job, 10_000)
+	for i := range jobs {
+		jobs[i] = idle(fmt.Sprint("job-", i), "0 0 1 1 *")
+		jobs[i].Recover = Recover{Max: 1}
+	}
+	s, err := New(Config{Jobs: jobs, Claimer: &oracle{}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	now := time.Now()
+	for i := range 500 {
+		s.recoveries.enqueueOrphans(s.tasks[fmt.Sprint("job-", i)], election.State{Now: now, Orphans: []election.Run{{ID: fmt.Sprint("run-", i), Tick: now, Attempt: 1, Abandoned: true}}}, now)
+	}
+	last := s.tasks["job-9999"]
+	for b.Loop() {
+		s.recoveries.roomFor(last, last.Rules, nil, now)
+	}
+}

@@ -34,8 +34,8 @@ type recoveries struct {
 	lane[*recovery, recoveryBatch]
 	starts    *starts
 	inspector *inspector
-	known     map[string]*recovery // by the run id of the orphan
-	swept     chan []string        // jobs in which a sweep found orphans or unrecorded ticks; if the channel is full, a send drops the jobs
+	known     map[string]map[string]*recovery // by job, and by the run id of the orphan; jobs without orphans are absent
+	swept     chan []string                   // jobs in which a sweep found orphans or unrecorded ticks; if the channel is full, a send drops the jobs
 }
 
 type recoveryBatch struct {
@@ -50,12 +50,15 @@ func (r *recoveries) enqueueOrphans(t *task, st election.State, now time.Time) {
 	}
 	unrecoverable := r.inspector.unrecoverableIDs(t.Name, st)
 	for _, o := range st.Orphans {
-		if r.known[o.ID] != nil || unrecoverable[o.ID] || !isDecided(o) {
+		if r.known[t.Name][o.ID] != nil || unrecoverable[o.ID] || !isDecided(o) {
 			continue
 		}
 		h := &recovery{task: t, rules: t.Rules, id: newRunID(), of: o}
 		h.queued.Value = h
-		r.known[o.ID] = h
+		if r.known[t.Name] == nil {
+			r.known[t.Name] = map[string]*recovery{}
+		}
+		r.known[t.Name][o.ID] = h
 		r.due.Set(&h.queued, now.Add(r.cfg.turnDelay(t, o.Tick)))
 	}
 }
@@ -144,7 +147,7 @@ func (r *recoveries) settleOne(h *recovery, result election.Result, now time.Tim
 
 // startRun starts a granted recovery. In a drain it gives the grant back instead, and the orphan waits for another recovery.
 func (r *recoveries) startRun(h *recovery, term *election.Term) {
-	delete(r.known, h.of.ID)
+	r.forgetOrphan(h)
 	h.placed = false // from here on the run holds the place
 	g := &grant{task: h.task, rules: h.rules, of: named{h.of.Tick, h.of.Instant()}, trigger: run.Recovered}
 	if r.leaving {
@@ -157,20 +160,18 @@ func (r *recoveries) startRun(h *recovery, term *election.Term) {
 	r.starts.startGrant(g)
 }
 
-func (r *recoveries) countOf(t *task) (n int) {
-	for _, h := range r.known {
-		if h.task == t {
-			n++
-		}
+func (r *recoveries) forgetOrphan(h *recovery) {
+	of := r.known[h.task.Name]
+	if delete(of, h.of.ID); len(of) == 0 {
+		delete(r.known, h.task.Name)
 	}
-	return n
 }
 
 // wakeOf makes the waiting claims of a job's orphans due now, and reports whether there are any. It is called when a slot becomes free, before the
 // job's waiting ticks are woken: otherwise these ticks would always take the slot.
 func (r *recoveries) wakeOf(t *task, now time.Time) (any bool) {
-	for _, h := range r.known {
-		if _, waiting := h.queued.When(); waiting && h.task == t {
+	for _, h := range r.known[t.Name] {
+		if _, waiting := h.queued.When(); waiting {
 			r.due.Set(&h.queued, now)
 			any = true
 		}
@@ -187,7 +188,7 @@ func (r *recoveries) unplaceRecovery(h *recovery) {
 
 // dropOrphan forgets an orphan, and withdraws its claim if the claim may have been granted.
 func (r *recoveries) dropOrphan(h *recovery) {
-	delete(r.known, h.of.ID)
+	r.forgetOrphan(h)
 	r.due.Remove(&h.queued)
 	if h.doubted {
 		r.cfg.Claimer.Withdraw(h.asClaim())
@@ -197,9 +198,11 @@ func (r *recoveries) dropOrphan(h *recovery) {
 
 // dropAll forgets the orphans whose claims are not under way. It is called in a drain.
 func (r *recoveries) dropAll() {
-	for _, h := range r.known {
-		if _, waiting := h.queued.When(); waiting {
-			r.dropOrphan(h)
+	for _, of := range r.known {
+		for _, h := range of {
+			if _, waiting := h.queued.When(); waiting {
+				r.dropOrphan(h)
+			}
 		}
 	}
 }

@@ -89,7 +89,7 @@ func New(cfg Config) (*Scheduler, error) {
 	s.inspector = &inspector{claimer: cfg.Claimer, recorder: s.exec.Recorder(), log: cfg.Logger, replica: cfg.Replica, gone: cfg.Gone}
 	s.starts = &starts{cfg: &s.cfg, exec: s.exec, finished: make(chan *grant)}
 	s.recoveries = &recoveries{core: s.core, lane: newLane[*recovery, recoveryBatch](&agenda.Queue[*recovery]{}), starts: s.starts, inspector: s.inspector,
-		known: map[string]*recovery{}, swept: make(chan []string, 1)}
+		known: map[string]map[string]*recovery{}, swept: make(chan []string, 1)}
 	s.claims = &claims{core: s.core, lane: newLane[*tick, claimBatch](s.agenda.Asks()), starts: s.starts, recoveries: s.recoveries, retry: newBackoff()}
 	s.checks = &checks{core: s.core, lane: newLane[*task, checkBatch](&s.toCheck), recoveries: s.recoveries, inspector: s.inspector}
 	s.requests = &requests{core: s.core, starts: s.starts, recoveries: s.recoveries, requested: make(chan []Request), over: make(chan handledRequest),
