@@ -140,7 +140,7 @@ func documented(t *testing.T, list []question) {
 	must(t, err)
 	for _, q := range list {
 		command := "cronclave " + regexp.MustCompile(`rebuild-index|nightly-backup|invoices`).ReplaceAllString(strings.Join(q.command, " "), "JOB")
-		if !regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(q.asked) + ` \|.*` + regexp.QuoteMeta(command)).Match(page) {
+		if !regexp.MustCompile(`(?m)^- ` + regexp.QuoteMeta(q.asked) + ` .*` + regexp.QuoteMeta(command)).Match(page) {
 			t.Errorf("docs/dashboard.md has no line of %q with %q", q.asked, command)
 		}
 	}

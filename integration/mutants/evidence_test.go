@@ -26,7 +26,7 @@ var pagePath = flag.String("page", "", "a file to write the page of evidence to"
 // root is the repository, seen from this package.
 const root = "../.."
 
-// promise is a row of the table in docs/guarantees.md.
+// promise is an item of the list in docs/guarantees.md.
 type promise struct{ id, title, headline string }
 
 // proof is a test, or a theorem of the conformance suite, that names its promises.
@@ -151,7 +151,7 @@ var all = []theorem{
 	}
 }
 
-var promiseRow = regexp.MustCompile("(?m)^\\| (P[1-9]|[a-z]+) \\| \\*\\*([^*]+?)\\.?\\*\\*.* \\| `(\\w+)` \\|$")
+var promiseRow = regexp.MustCompile("(?m)^- (P[1-9]|[a-z]+) \\*\\*([^*]+?)\\.?\\*\\*.* `(\\w+)`$")
 
 // promisesOf reads the promises that docs/guarantees.md defines, in its order.
 func promisesOf(guarantees string) []promise {

@@ -53,7 +53,7 @@ func TestPromisesAreThose(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, m := range regexp.MustCompile(`(?m)^\| P\d \| \*\*(.*?)\.\*\*`).FindAllStringSubmatch(string(page), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^- P\d \*\*(.*?)\.\*\*`).FindAllStringSubmatch(string(page), -1) {
 		names = append(names, m[1])
 	}
 	if !slices.Equal(names, promiseNames) {
