@@ -2,14 +2,15 @@ package cluster
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -38,7 +39,7 @@ type attempt struct {
 	kills           int    // before it
 }
 
-func startReceiver(t *testing.T, script ...string) *receiver {
+func startReceiver(t testing.TB, script ...string) *receiver {
 	t.Helper()
 	r := &receiver{script: script, attempts: map[string][]attempt{}, runs: map[string]string{}}
 	r.Server = httptest.NewServer(r)
@@ -128,16 +129,10 @@ func (r *receiver) countKill() {
 	r.kills++
 }
 
-func (r *receiver) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.attempts)
-}
-
 func notifyJobs(url string, jobs int, schedule, command string) string {
 	text := fmt.Sprintf(`
 [history]
-runs = 1000
+runs = 10000
 [notify.ops]
 kind = "webhook"
 url = %q
@@ -181,21 +176,21 @@ func TestNotificationOfAFailure(t *testing.T) {
 	}
 }
 
+var runsWithKills = flag.Int("runs", 400, "how many runs TestNoNotificationIsLost has at least, with a kill about every ten seconds")
+
 // TestNoNotificationIsLost kills replicas, the leader among them, while the target answers 200, 429 and 500, resets connections and hangs, in turn. Each failure
 // in the history is taken by the target. An event that was taken is sent again only if a replica was killed meanwhile. A message that may have been taken is sent
 // again with the same id. The end of the failures of a job comes after a failure, and once.
 func TestNoNotificationIsLost(t *testing.T) {
 	testtier.Slow(t)
 	const jobs, leastKills = 8, 4
-	runs := 200
-	if n, err := strconv.Atoi(os.Getenv("CRONCLAVE_TEST_RUNS")); err == nil {
-		runs = n
-	}
+	begun := filepath.Join(t.TempDir(), "begun")
+	runs := func() int { return len(harness.ReadLines(t, begun)) }
 	target := startReceiver(t, "200", "429", "200", "500", "200", "reset", "200", "hang")
-	c := harness.NewCluster(t, notifyJobs(target.URL, jobs, "* * * * * *", "exit $(( $(date +%s) / 5 % 2 ))"))
+	c := harness.NewCluster(t, notifyJobs(target.URL, jobs, "* * * * * *", "echo run >> "+begun+"; exit $(( $(date +%s) / 5 % 2 ))"))
 	replicas := c.StartAll(t, 3)
 	kills := 0
-	for n := 0; n < leastKills || target.count() < runs; n++ {
+	for n := 0; n < leastKills || runs() < *runsWithKills; n++ {
 		harness.AwaitTime(t, c.Client, harness.RedisTime(t, c.Client).Add(8*time.Second))
 		victim := slices.IndexFunc(replicas, func(r *harness.Replica) bool { return n%2 == 0 && r.Name == leaderOf(t, c) })
 		victim = max(victim, 0)
@@ -248,7 +243,7 @@ func TestNoNotificationIsLost(t *testing.T) {
 		}
 		open[job] = event != "fixed"
 	}
-	t.Logf("%d kills, %d failures, %d requests, %d taken twice", kills, failures, target.requests, repeated)
+	t.Logf("%d runs, %d kills, %d failures, %d requests, %d taken twice", runs(), kills, failures, target.requests, repeated)
 	if told := len(target.names); told-failures < jobs {
 		t.Errorf("%d events of %d failures: too few are fixed", told, failures)
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,12 +41,35 @@ func BenchmarkTickToStart(b *testing.B) {
 	for _, isolation := range []string{"cgroup v2", "process groups"} {
 		for _, rate := range []int{100, 300, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", isolation, rate), func(b *testing.B) {
-				s := &startBench{b, programs, isolation, rate, redisForStarts(b)}
+				s := &startBench{b, programs, isolation, rate, redisForStarts(b), ""}
 				for b.Loop() {
-					s.compare()
+					s.compare(startRounds, "bare", s.bare, s.ours)
 				}
 			})
 		}
+	}
+}
+
+var notifiedRounds = flag.Int("notified", 0, "how many rounds BenchmarkNotifiedStarts has with notifications, and as many without")
+
+// BenchmarkNotifiedStarts compares by how much runs begin later while each of them is notified to a webhook that answers 200, 429 and 500, resets connections and
+// hangs, in turn. Rounds with and without notifications alternate; reported are medians of the rounds.
+func BenchmarkNotifiedStarts(b *testing.B) {
+	if *notifiedRounds == 0 {
+		b.Skip("-notified says how many rounds there are")
+	}
+	target := startReceiver(b, "200", "429", "200", "500", "200", "reset", "200", "hang")
+	s := &startBench{b, buildForStarts(b), "", 100, redisForStarts(b), ""}
+	for b.Loop() {
+		s.compare(*notifiedRounds, "quiet", s.ours, func() startRound {
+			s.target = target.URL
+			defer func() { s.target = "" }()
+			return s.ours()
+		})
+	}
+	b.Logf("%d events were sent in %d requests", len(target.names), target.requests)
+	if target.requests < *notifiedRounds {
+		b.Error("the rounds with notifications had none of them")
 	}
 }
 
@@ -91,9 +115,10 @@ func redisForStarts(b *testing.B) harness.RedisInstance {
 type startBench struct {
 	*testing.B
 	programs  startPrograms
-	isolation string // as the replica says at its start
+	isolation string // as the replica says at its start; "" means any
 	rate      int    // ticks due at each second
 	redis     harness.RedisInstance
+	target    string // URL that is notified of each run; "" for none
 }
 
 // startRound is the result of the ticks of one round.
@@ -123,22 +148,23 @@ func (r startRound) String() string {
 		r.slowest(), r.cpu, r.lost, r.lost+len(r.late), r.gone)
 }
 
-func (s *startBench) compare() {
-	var bare, ours []startRound
-	for range startRounds {
-		bare = append(bare, s.bare())
-		ours = append(ours, s.ours())
-		s.Logf("%s, %d a second: bare %v", s.isolation, s.rate, bare[len(bare)-1])
+// compare reports the rounds of ours, and those of a base beside them.
+func (s *startBench) compare(rounds int, name string, base, compared func() startRound) {
+	var bases, ours []startRound
+	for range rounds {
+		bases = append(bases, base())
+		ours = append(ours, compared())
+		s.Logf("%s, %d a second: %s %v", s.isolation, s.rate, name, bases[len(bases)-1])
 		s.Logf("%s, %d a second: ours %v", s.isolation, s.rate, ours[len(ours)-1])
 	}
-	if slowest := middle(bare, startRound.slowest); slowest >= 1000 {
+	if slowest := middle(bases, startRound.slowest); slowest >= 1000 {
 		s.Logf("this machine can't start %d processes a second: the last of a second starts %.0f ms after it", s.rate, slowest)
 	}
-	for name, of := range map[string]func(startRound) float64{"p50-ms": startRound.p50, "p99-ms": startRound.p99,
+	for figure, of := range map[string]func(startRound) float64{"p50-ms": startRound.p50, "p99-ms": startRound.p99,
 		"cpu-s": func(r startRound) float64 { return r.cpu }} {
-		s.ReportMetric(middle(ours, of), name)
-		s.ReportMetric(middle(bare, of), "bare-"+name)
-		s.ReportMetric(middle(ours, of)/middle(bare, of), strings.TrimSuffix(strings.TrimSuffix(name, "-ms"), "-s")+"-ratio")
+		s.ReportMetric(middle(ours, of), figure)
+		s.ReportMetric(middle(bases, of), name+"-"+figure)
+		s.ReportMetric(middle(ours, of)/middle(bases, of), strings.TrimSuffix(strings.TrimSuffix(figure, "-ms"), "-s")+"-ratio")
 	}
 	s.ReportMetric(middle(ours, func(r startRound) float64 { return float64(r.lost) }), "lost")
 	s.ReportMetric(middle(ours, func(r startRound) float64 { return float64(r.gone) }), "wardens-replaced")
@@ -305,7 +331,11 @@ func (s *startBench) startReplica(notes string) *startedReplica {
 // config writes the jobs, of which as many are due at each second. The locks of an empty Redis are closed for one lease.
 func (s *startBench) config(notes string) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "[replica]\nmax_running = %d\n\n[defaults]\nlease = \"10s\"\n\n[defaults.env]\nNOTE_FILE = %q\n", startEvery*s.rate, notes)
+	defaults := "[defaults]\n"
+	if s.target != "" {
+		defaults = fmt.Sprintf("[notify.ops]\nkind = \"webhook\"\nurl = %q\ntimeout = \"2s\"\ngroup_wait = \"1s\"\non = [\"ok\"]\n\n[defaults]\nnotify = [\"ops\"]\n", s.target)
+	}
+	fmt.Fprintf(&text, "[replica]\nmax_running = %d\n\n%slease = \"10s\"\n\n[defaults.env]\nNOTE_FILE = %q\n", startEvery*s.rate, defaults, notes)
 	for n := range startEvery * s.rate {
 		fmt.Fprintf(&text, "\n[jobs.job-%d]\nschedule = \"%d/%d * * * * *\"\ncommand = [%q]\n", n, n%startEvery, startEvery, s.programs.note)
 	}
