@@ -62,12 +62,6 @@ type JobInfo struct {
 	Seen time.Time `json:"seen"`
 }
 
-// HasTicksOf reports whether another description has the same ticks. It ignores ExceptDates, because past dates drop out of them.
-func (i *JobInfo) HasTicksOf(o *JobInfo) bool {
-	return i.Enabled == o.Enabled && i.Timezone == o.Timezone && slices.Equal(i.Schedule, o.Schedule) && slices.Equal(i.After, o.After) &&
-		slices.Equal(i.Except, o.Except) && i.StartsAt.Equal(o.StartsAt) && i.ExpiresAt.Equal(o.ExpiresAt)
-}
-
 func (i *JobInfo) findFault() string {
 	switch {
 	case !isJobName(i.Name):

@@ -278,7 +278,7 @@ func (p *publisher) currentJobs(ctx context.Context) ([]journal.JobInfo, error) 
 	if last := p.dated.Load(); last != nil {
 		known = append(known, *last...)
 	}
-	infos := DateJobs(DescribeJobs(p.config(), now), known, now)
+	infos := dateJobs(DescribeJobs(p.config(), now), known, now)
 	p.dated.Store(&infos)
 	return infos, nil
 }

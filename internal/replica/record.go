@@ -57,19 +57,25 @@ func DescribeJobs(cfg *config.Config, now time.Time) []journal.JobInfo {
 	return infos
 }
 
-// DateJobs sets Since in the descriptions of jobs: to the earliest date of a description in known that has the same ticks, or otherwise to now. It ignores dates
+// dateJobs sets Since in the descriptions of jobs: to the earliest date of a description in known that has the same ticks, or otherwise to now. It ignores dates
 // after now: the clock of Redis was set back, and until that time a job would not be stale or overdue.
-func DateJobs(infos, known []journal.JobInfo, now time.Time) []journal.JobInfo {
+func dateJobs(infos, known []journal.JobInfo, now time.Time) []journal.JobInfo {
 	places := make(map[string]int, len(infos))
 	for i := range infos {
 		infos[i].Since, places[infos[i].Name] = now, i
 	}
 	for k := range known {
-		if i, has := places[known[k].Name]; has && known[k].Since.Before(infos[i].Since) && known[k].HasTicksOf(&infos[i]) {
+		if i, has := places[known[k].Name]; has && known[k].Since.Before(infos[i].Since) && haveSameTicks(&known[k], &infos[i]) {
 			infos[i].Since = known[k].Since
 		}
 	}
 	return infos
+}
+
+// haveSameTicks compares the ticks of two descriptions. It ignores ExceptDates, because past dates drop out of them.
+func haveSameTicks(a, b *journal.JobInfo) bool {
+	return a.Enabled == b.Enabled && a.Timezone == b.Timezone && slices.Equal(a.Schedule, b.Schedule) && slices.Equal(a.After, b.After) &&
+		slices.Equal(a.Except, b.Except) && a.StartsAt.Equal(b.StartsAt) && a.ExpiresAt.Equal(b.ExpiresAt)
 }
 
 func configurationOf(cfg *config.Config) journal.Configuration {

@@ -149,7 +149,7 @@ func TestDateJobs(t *testing.T) {
 		"another command":           {[]journal.JobInfo{known(func(k *journal.JobInfo) { k.Digest = "2" })}, before},
 		"another stale_after":       {[]journal.JobInfo{known(func(k *journal.JobInfo) { k.StaleAfterMS = 2 })}, before},
 	} {
-		if got := DateJobs([]journal.JobInfo{at(time.Time{}), {Name: "new"}}, tc.known, now); !got[0].Since.Equal(tc.want) || !got[1].Since.Equal(now) {
+		if got := dateJobs([]journal.JobInfo{at(time.Time{}), {Name: "new"}}, tc.known, now); !got[0].Since.Equal(tc.want) || !got[1].Since.Equal(now) {
 			t.Errorf("%s: %v and %v, want %v", name, got[0].Since, got[1].Since, tc.want)
 		}
 	}
