@@ -225,14 +225,14 @@ func machineKeys() []schema.Key[draft] {
 		schema.String("user", func(d *draft) *string { return &d.User }, "User of the command; cronclave must be root. Sets `HOME`, `USER`, `LOGNAME` and `SHELL`."),
 		schema.String("group", func(d *draft) *string { return &d.Group }, "Group of the command; cronclave must be root.").By("the user's"),
 		schema.Field("no_new_privs", schema.KindBool, func(d *draft) **bool { return &d.NoNewPrivs }, optionalField((*schema.Reader).Boolean),
-			"Denies more rights to programs of the command, such as sudo (set-user-ID).").By("true with `user`, otherwise false").
+			"Denies more rights to programs, such as sudo (set-user-ID).").By("true with `user`, otherwise false").
 			ValueOf(func(d *draft) any { return d.KeepsPrivileges() }),
 		schema.Field("umask", schema.KindString, func(d *draft) **uint32 { return &d.Umask }, optionalField(readUmask), "Umask of the command.").
 			Allow("three octal digits, such as `\"027\"`").By("the replica's").ValueOf(umaskOf),
 		schema.Field("nice", schema.KindInteger, func(d *draft) **int { return &d.Nice }, optionalField(readNice), "Scheduling priority; 19 is the lowest.").
 			Allow("-20 to 19").By("the replica's"),
 		schema.Table("limits", func(d *draft) *Limits { return &d.Limits }, limitsKeys(),
-			"[Limits](jobs.md#machines-and-limits) of a run with all its processes. Needs a writable cgroup (v2)."),
+			"[Limits](jobs.md#machines-and-limits) of a run. Needs a writable cgroup (v2)."),
 	}
 }
 

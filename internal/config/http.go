@@ -30,7 +30,7 @@ func httpKeys() schema.Section[HTTP] {
 		schema.Field("expect", "list of codes and ranges", func(h *HTTP) *[]StatusRange { return &h.Expect }, readExpect, "Status codes of an `ok` run.").
 			Allow("such as `[\"2xx\", 304, \"400-404\"]`").DefaultOf(func(*HTTP) any { return []string{"2xx"} }),
 		{Name: "redirects", Kind: "boolean, or integer", Allowed: fmt.Sprintf("up to %d", mostRedirects), Read: readRedirects, Default: func(*HTTP) any { return false },
-			Doc: "How many [redirects](jobs.md#redirects) are followed; `true` means 10. Otherwise the redirect is the answer."},
+			Doc: "Maximum of followed [redirects](jobs.md#redirects); `true` means 10."},
 		writtenKey("proxy", "URL", func(h *HTTP) *Written { return &h.Proxy }, readProxy, "Proxy for the request.").
 			Allow("`http://`, `https://`, `socks5://`, or `\"none\"`").By("by `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` of the replica"),
 		schema.Table("tls", func(h *HTTP) *TLS { h.TLS = TLS{}; return &h.TLS }, tlsKeys(), "Keys as in [`[redis].tls`](#redis), read at each start."),

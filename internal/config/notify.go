@@ -70,7 +70,7 @@ func notifyKeys() schema.Section[Notify] {
 		schema.Field("from", "mail address", func(n *Notify) *string { return &n.From }, mailAddress, "Sender of a mail."),
 		schema.Field("to", "list of mail addresses", func(n *Notify) *[]string { return &n.To }, mailAddresses, "Recipients of a mail."),
 		schema.Word("service", func(n *Notify) *string { return &n.Service }, "[Service](notifications.md#pings) of a ping.", "healthchecks", "cronitor", "sentry", "kuma").Optional(),
-		schema.Strings("command", func(n *Notify) *[]string { return &n.Command }, "Program with its arguments. It gets the event as JSON on stdin."),
+		schema.Strings("command", func(n *Notify) *[]string { return &n.Command }, "Program with arguments. It gets the event as JSON on stdin."),
 	}}
 }
 

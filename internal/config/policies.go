@@ -157,7 +157,7 @@ func stopKeys() []schema.Key[draft] {
 		schema.Limit("timeout", "none", func(d *draft) *time.Duration { return &d.Timeout }, "Maximum duration of a try."),
 		schema.Duration("kill_grace", 0, schema.AnyLength, func(d *draft) *time.Duration { return &d.KillGrace }, "Time from SIGTERM to SIGKILL."),
 		schema.Duration("lease", time.Second, MaxLease, func(d *draft) *time.Duration { return &d.Lease },
-			"Length of a run's lease, renewed after a third. If a replica dies, its slots are free after this time."),
+			"Length of a run's lease, renewed after a third. A dead replica's slots are free after this time."),
 		schema.Field("on_lease_lost", schema.KindString, func(d *draft) *bool { return &d.OutlivesLease }, readOnLeaseLost,
 			"What a run does that [lost its lease](jobs.md#stopping-a-run).").
 			Allow("`\"stop\"`, `\"continue\"`").

@@ -32,7 +32,7 @@ func redisKeys() schema.Section[Redis] {
 				"Independent masters for locks and ticks. `url` is then required, for the history.").
 				Allow("an odd number, at least 3, each of one server"),
 			schema.Path("password_file", func(to *Redis) *string { return &to.PasswordFile }, "File with the password, unless `url` has one."),
-			schema.Table("tls", func(to *Redis) *TLS { to.TLS = &TLS{}; return to.TLS }, tlsKeys(), "Certificates. The table turns TLS on for Sentinel and Cluster; one server needs `rediss://`."),
+			schema.Table("tls", func(to *Redis) *TLS { to.TLS = &TLS{}; return to.TLS }, tlsKeys(), "Certificates. Turns TLS on for Sentinel and Cluster; one server needs `rediss://`."),
 			schema.Table("sentinel", func(to *Redis) *SentinelAccess { to.Sentinel = &SentinelAccess{}; return to.Sentinel }, sentinelKeys(), "Access to the Sentinels, if it differs from their master's."),
 			schema.Integer("acked_replicas", 0, mostAcked, func(to *Redis) *int { return &to.AckedReplicas },
 				"Replicas of Redis that must acknowledge each grant and renewal. Not with `quorum`."),
@@ -47,7 +47,7 @@ func sentinelKeys() schema.Section[SentinelAccess] {
 		Keys: []schema.Key[SentinelAccess]{
 			schema.String("user", func(to *SentinelAccess) *string { return &to.User }, "ACL user; needs `password_file`.").By("the user `default`"),
 			schema.Path("password_file", func(to *SentinelAccess) *string { return &to.PasswordFile }, "File with the password of all Sentinels."),
-			schema.Table("tls", func(to *SentinelAccess) *TLS { to.TLS = &TLS{}; return to.TLS }, tlsKeys(), "Keys as in `tls`. The table turns TLS on for the Sentinels.").By("as for their master"),
+			schema.Table("tls", func(to *SentinelAccess) *TLS { to.TLS = &TLS{}; return to.TLS }, tlsKeys(), "Keys as in `tls`. Turns TLS on for the Sentinels.").By("as for their master"),
 		},
 	}
 }

@@ -45,12 +45,12 @@ func clusterKeys() []schema.Key[top] {
 			"Replicas with the same Redis and namespace form one cluster.").
 			Allow("a [name](#names)").DefaultOf(func(t *top) any { return t.Namespace }),
 		zoneKey("timezone", func(t *top) **time.Location { return &t.Timezone }, func(t *top) *cronspec.Zones { return t.Zones }, readOnce[*time.Location],
-			"Time zone of jobs without their own. It is never the machine's.").
+			"Time zone of jobs without their own, never the machine's.").
 			Allow("an IANA name, such as `\"Europe/Berlin\"`").DefaultOf(func(t *top) any { return t.Timezone.String() }),
 		zoneDataKey(),
 		{
 			Name: "include", Kind: schema.KindStrings, Allowed: "paths and patterns, such as `\"jobs.d/*.toml\"`",
-			Doc:  "More files, relative to this one. A pattern may match nothing.",
+			Doc:  "More files. A pattern may match nothing.",
 			Read: func(*schema.Reader, document.Value, *top) {}, // the loader reads this key
 		},
 	}
@@ -114,7 +114,7 @@ func clusterSection() schema.Section[ClusterSettings] {
 		Once: true,
 		Keys: []schema.Key[ClusterSettings]{
 			schema.Integer("replicas", 1, mostReplicas, func(to *ClusterSettings) *int { return &to.Replicas },
-				"Expected replicas. Fewer for a minute is a warning; while this many are up, a lost replica is only advice.").Optional(),
+				"Expected replicas. Fewer for a minute is a warning; with this many up, a lost replica is only advice.").Optional(),
 		},
 	}
 }
