@@ -165,7 +165,7 @@ func New(cfg Config) (*Client, error) {
 	c.keeper = newKeeper(cfg, c.work)
 	c.store = openStore(c)
 	c.keeper.store = c.store
-	c.requests = lease.NewClient(lease.ClientConfig{Store: c.store, Timeout: cfg.Timeout, Clock: cfg.Clock, Work: c.work,
+	c.requests = lease.NewClient(lease.ClientConfig{Store: c.store, Timeout: cfg.Timeout, Clock: cfg.Clock, Work: c.work, Observed: c.observed,
 		Hold:      func(r lease.Request, g lease.Grant) lease.Run { return run{c.hold(&r, &g)} },
 		Contended: cfg.Hooks.reportContention, Waited: cfg.Hooks.reportWait})
 	c.work.Go(c.keeper.run)

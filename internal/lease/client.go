@@ -22,6 +22,8 @@ type ClientConfig struct {
 	Timeout time.Duration // the timeout of one round trip to Redis
 	Clock   func() time.Duration
 	Work    *Background // runs the work that continues after a call has returned
+	// Observed has the states of the locks that the Store has observed.
+	Observed *ObservedCache
 	// Hold begins to renew a granted lease, and returns the lease. It takes r and g by value: a pointer would move the request to the heap.
 	Hold      func(r Request, g Grant) Run
 	Contended func(lock, holder string) // reports that a lock has another holder
@@ -40,6 +42,12 @@ func (c *Client) EstimatedTime() (t time.Time, ok bool) {
 // EstimateError returns the maximum error of [Client.EstimatedTime]. The error depends on the latency of the replies. It is 0 before the first reply.
 func (c *Client) EstimateError() time.Duration {
 	return c.cfg.Store.Margin(c.cfg.Clock())
+}
+
+// ForgetLocks makes the client forget the observed states of locks for which unused returns true and that it has not observed for [MaxLease]. Otherwise it
+// would keep the states of all permanent locks.
+func (c *Client) ForgetLocks(unused func(lock string) bool) {
+	c.cfg.Observed.forgetUnused(c.cfg.Clock(), unused)
 }
 
 // finish adds the lease id to a result and, if the request was granted, the held lease. The store sets neither.
@@ -204,9 +212,9 @@ func (c *Client) AwaitWithdrawal(ctx context.Context, r Request) error {
 	return nil
 }
 
-// MostGivenUp is the maximum number of releases under way in the background. Further releases are dropped. This only happens while Redis is
+// mostGivenUp is the maximum number of releases under way in the background. Further releases are dropped. This only happens while Redis is
 // unreachable, so Redis has granted few of these requests, and a lease that is not released expires.
-const MostGivenUp = 10_000
+const mostGivenUp = 10_000
 
 // GiveUp continues a release in the background, until Redis has answered or the lease must have expired. It returns false if the client is closed.
 func (c *Client) GiveUp(r ReleaseRequest) bool {
@@ -214,7 +222,7 @@ func (c *Client) GiveUp(r ReleaseRequest) bool {
 	r.Row = &row
 	return c.cfg.Work.Go(func() {
 		defer c.givenUp.Add(-1)
-		if c.givenUp.Add(1) > MostGivenUp {
+		if c.givenUp.Add(1) > mostGivenUp {
 			return
 		}
 		begun := c.cfg.Clock()

@@ -227,5 +227,21 @@ func TestObservedStateIsBounded(t *testing.T) {
 	}
 }
 
+// An unused lock is forgotten a day after the last reply about it, also if it is permanent; a used one is not.
+// Promise: P9
+func TestUnusedLocksAreForgotten(t *testing.T) {
+	w := NewObservedCache()
+	for lock, seen := range map[string]time.Duration{"unused": time.Hour, "used": time.Hour, "observed again": time.Hour + 1} {
+		w.Learn(lock, Observed{Floor: 1, Seen: seen, Permanent: true}, time.Minute, 1, true)
+	}
+	c := NewClient(ClientConfig{Observed: w, Clock: fixed(time.Hour + 1 + MaxLease)})
+	c.ForgetLocks(func(lock string) bool { return lock != "used" })
+	for lock, want := range map[string]bool{"unused": false, "used": true, "observed again": true} {
+		if _, ok := w.Last(lock); ok != want {
+			t.Errorf("%s is known: %v", lock, ok)
+		}
+	}
+}
+
 // fixed is a clock that stands still.
 func fixed(at time.Duration) func() time.Duration { return func() time.Duration { return at } }

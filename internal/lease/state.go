@@ -2,6 +2,7 @@ package lease
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -283,6 +284,14 @@ func (w *ObservedCache) Delete(lock string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.locks, lock)
+}
+
+// forgetUnused deletes the states of unused locks that no reply has shown for [MaxLease]. Until then, a lease that this client has observed may still be
+// held, and a lock that is soon used again has its state.
+func (w *ObservedCache) forgetUnused(now time.Duration, unused func(lock string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.locks, func(lock string, k Observed) bool { return now-k.Seen > MaxLease && unused(lock) })
 }
 
 // Set replaces the state of a lock. It is for tests that send wrong states to Redis.

@@ -2,10 +2,13 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +22,8 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 	"github.com/cronclave/cronclave/locking"
+	"github.com/cronclave/cronclave/scheduler"
+	"github.com/cronclave/cronclave/scheduler/run"
 )
 
 const everywhereJobs = `
@@ -349,6 +354,62 @@ func TestInstanceWaitsForThePause(t *testing.T) {
 	}
 	if !had.reloader.fleet.again.Load() {
 		t.Error("the pause is not taken over again")
+	}
+}
+
+// The locks of jobs that the configuration has not had for a day are forgotten, because the names of replicas may come and go. Those of its jobs are not,
+// nor those of jobs that only have instances.
+// Promise: P9
+func TestLocksOfGoneInstancesAreForgotten(t *testing.T) {
+	t.Parallel()
+	_, conn, _ := redistest.StartJournal(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var clock atomic.Int64
+	settings := conn.LockConfig("default", "a")
+	settings.Clock = func() time.Duration { return time.Duration(clock.Load()) }
+	locks, err := locking.New(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	elector, err := election.New(election.Config{Locks: locks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Replica{name: "a", log: hclog.NewNullLogger(), locks: locks, processes: &Processes{}}
+	if r.scheduler, err = scheduler.New(scheduler.Config{Claimer: elector}); err != nil {
+		t.Fatal(err)
+	}
+	var runs sync.WaitGroup
+	defer runs.Wait()
+	defer stop()
+	runs.Go(func() { _ = r.scheduler.Run(ctx) })
+
+	jobs := []string{"once", "tidy", "tidy@a", "tidy@b"}
+	elector.Pause(ctx, jobs, election.PauseOrder{Outcome: run.SkippedPaused})
+	cfg := loadConfig(t, everywhereJobs).ForReplicas([]string{"a"}, func(config.Job) bool { return true })
+	for _, step := range []struct {
+		passes time.Duration
+		known  []string
+	}{{23 * time.Hour, jobs}, {25 * time.Hour, jobs[:3]}} {
+		clock.Add(int64(step.passes))
+		if err := errors.Join(r.applyJobs(ctx, cfg), conn.FlushAll(ctx).Err()); err != nil {
+			t.Fatal(err)
+		}
+		var known []string
+		for _, job := range jobs {
+			st := elector.Inspect(ctx, []election.InspectRequest{{Lock: election.JobLock(job)}})[0]
+			if st.Err != nil {
+				t.Fatal(st.Err)
+			}
+			if st.Pause.On(st.Now) {
+				known = append(known, job)
+			}
+		}
+		if !slices.Equal(known, step.known) {
+			t.Errorf("after %v the locks of %q are known, want %q", step.passes, known, step.known)
+		}
 	}
 }
 

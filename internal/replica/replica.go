@@ -7,6 +7,7 @@ import (
 	crypto "crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -215,9 +216,20 @@ func (r *Replica) checkJobs(cfg *config.Config) error {
 	return checkFit(cfg, r.processes.Host.Check)
 }
 
-// applyJobs makes the scheduler run the jobs of a configuration.
+// applyJobs makes the scheduler run the jobs of a configuration, and forgets the locks of other jobs.
 func (r *Replica) applyJobs(ctx context.Context, cfg *config.Config) error {
-	return r.scheduler.Reload(ctx, r.schedulerJobs(cfg)) //nolint:wrapcheck // the error names the operation
+	if err := r.scheduler.Reload(ctx, r.schedulerJobs(cfg)); err != nil {
+		return err //nolint:wrapcheck // the error names the operation
+	}
+	known := map[string]bool{}
+	for _, job := range slices.Concat(cfg.Jobs, cfg.WrittenJobs()) {
+		known[job.Name] = true
+	}
+	r.locks.Engine().ForgetLocks(func(lock string) bool {
+		job, ok := election.JobOf(lock)
+		return ok && !known[job]
+	})
+	return nil
 }
 
 // Close stops the warden, and closes the server and the connections to Redis. Call it after Run has returned.
