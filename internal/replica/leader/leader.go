@@ -27,10 +27,11 @@ import (
 )
 
 const (
-	// DescribeEvery is the interval at which each replica writes descriptions of its jobs to Redis. A job that no replica has described for three
-	// intervals counts as removed.
-	DescribeEvery = time.Minute
-	sweepEvery    = time.Minute
+	// DescribeEvery is the interval at which each replica writes descriptions of its jobs to Redis. A job that no replica has described for describedWithin
+	// counts as removed.
+	DescribeEvery   = time.Minute
+	describedWithin = 3 * DescribeEvery
+	sweepEvery      = time.Minute
 	// forgetAfter is the time after which the lock of a job is removed, if in all that time no replica had the job and the lock was unused. A job that is
 	// configured again earlier continues after its last decided tick. A job that is configured again later begins like a new job. In both cases no tick runs
 	// again.
@@ -86,7 +87,7 @@ func Lead(ctx context.Context, term *election.Term, cfg Config) {
 	problems := problemReader{journal: cfg.Journal, config: cfg.Jobs, alive: cfg.Replicas, now: cfg.Now, last: reader.last.Load, full: pools.problems.Load}
 	sends := dispatch.New(dispatch.Config{Journal: cfg.Journal, Jobs: cfg.Jobs, Token: int64(term.Token()), Now: cfg.Now, Problems: problems.read, Replica: cfg.Replica, Version: cfg.Version, Log: cfg.Log})
 	duties.Go(func() { sends.Run(ctx) })
-	h := housekeeping{journal: cfg.Journal, elector: elector, sweep: cfg.Sweep, now: cfg.Now, log: cfg.Log}
+	h := housekeeping{began: time.Now(), journal: cfg.Journal, elector: elector, sweep: cfg.Sweep, now: cfg.Now, log: cfg.Log}
 	repeatEvery(ctx, sweepEvery, func() { h.maintainData(ctx, disabledJobs(cfg.Jobs())) })
 	duties.Wait()
 	if cause := context.Cause(ctx); errors.Is(cause, election.ErrEndangered) || term.Context().Err() != nil {
@@ -110,6 +111,7 @@ func disabledJobs(cfg *config.Config) (names []string) {
 }
 
 type housekeeping struct {
+	began   time.Time // start of the term
 	journal *journal.Journal
 	elector *election.Elector
 	sweep   func(ctx context.Context, idle ...string) error
@@ -125,8 +127,10 @@ func (h *housekeeping) maintainData(ctx context.Context, disabled []string) {
 			h.log.Warn("housekeeping: "+what, "error", err)
 		}
 	}
-	_, err := h.journal.ForgetJobs(ctx, h.now().Add(-3*DescribeEvery))
-	warn("remove what is left of jobs that no replica has", err)
+	if time.Since(h.began) >= describedWithin { // before, after an outage of Redis or of all replicas, replicas may not have described their jobs yet
+		_, err := h.journal.ForgetJobs(ctx, h.now().Add(-describedWithin))
+		warn("remove what is left of jobs that no replica has", err)
+	}
 	gone, err := h.journal.GoneJobs(ctx)
 	warn("look for jobs that no replica has", err)
 	idle := slices.Clone(disabled)

@@ -176,6 +176,26 @@ func TestLeaderSweepsJobsThatNobodyHas(t *testing.T) {
 	})
 }
 
+// TestNewLeaderForgetsNoJobAtOnce: after an outage of all replicas, the first one that is up is the leader, and others describe their jobs later.
+func TestNewLeaderForgetsNoJobAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(t)
+		if err := h.journal.DescribeJobs(t.Context(), []journal.JobInfo{{Name: "j", Seen: time.Now()}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		h.began = time.Now()
+		for minute := range 4 {
+			h.maintainData(t.Context(), nil)
+			if jobs, err := h.journal.Jobs(t.Context()); err != nil || (len(jobs) == 1) != (minute < 3) {
+				t.Errorf("after minute %d: %+v, %v", minute, jobs, err)
+			}
+			time.Sleep(DescribeEvery)
+		}
+	})
+}
+
 // TestReplicaIsLostWhenItStaysAway: after an outage of Redis no entry is there, and the replicas come back one after the other.
 func TestReplicaIsLostWhenItStaysAway(t *testing.T) {
 	var w lostWatch
