@@ -366,19 +366,27 @@ func TestLocksOfGoneInstancesAreForgotten(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var clock atomic.Int64
-	settings := conn.LockConfig("default", "a")
-	settings.Clock = func() time.Duration { return time.Duration(clock.Load()) }
-	locks, err := locking.New(settings)
-	if err != nil {
-		t.Fatal(err)
+	connect := func(conn *redisconn.Conn) (*locking.Client, *election.Elector) {
+		settings := conn.LockConfig("default", "a")
+		settings.Clock = func() time.Duration { return time.Duration(clock.Load()) }
+		locks, err := locking.New(settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		elector, err := election.New(election.Config{Locks: locks})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return locks, elector
 	}
+	locks, elector := connect(conn)
 	defer locks.Close()
-	elector, err := election.New(election.Config{Locks: locks})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, aside, _ := redistest.StartJournal(t) // the scheduler must not observe the same locks
+	others, claimer := connect(aside)
+	defer others.Close()
 	r := &Replica{name: "a", log: hclog.NewNullLogger(), locks: locks, processes: &Processes{}}
-	if r.scheduler, err = scheduler.New(scheduler.Config{Claimer: elector}); err != nil {
+	var err error
+	if r.scheduler, err = scheduler.New(scheduler.Config{Claimer: claimer}); err != nil {
 		t.Fatal(err)
 	}
 	var runs sync.WaitGroup
