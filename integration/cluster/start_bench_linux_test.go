@@ -85,7 +85,7 @@ func buildForStarts(b *testing.B) startPrograms {
 		{"cc", "-static", "-O2", "-Wall", "-o", p.note, "testdata/note/note.c"},
 	} {
 		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			b.Fatalf("%s (the job is in C: apt-get install gcc libc6-dev): %v\n%s", cmd, err, out)
 		}
