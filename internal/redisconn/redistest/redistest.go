@@ -12,11 +12,18 @@ import (
 	"github.com/cronclave/cronclave/internal/redisconn"
 )
 
-// StartJournal starts a server with a URL. Calls have a minute, because tests share the machine.
+// StartJournal starts a server with a URL. Calls of its journal have a minute, because tests share the machine.
 func StartJournal(t testing.TB) (*embedded.Server, *redisconn.Conn, *journal.Journal) {
 	t.Helper()
 	s := start(t, embedded.Config{})
-	source, err := redisconn.Named{Flag: s.URL()}.Find()
+	conn := Connect(t, s.URL())
+	return s, conn, open(t, conn, time.Minute)
+}
+
+// Connect opens a connection to a single server. Each of its round trips has a minute.
+func Connect(t testing.TB, url string) *redisconn.Conn {
+	t.Helper()
+	source, err := redisconn.Named{Flag: url}.Find()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,12 +32,6 @@ func StartJournal(t testing.TB) (*embedded.Server, *redisconn.Conn, *journal.Jou
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return s, Patient(t, conn), open(t, conn, time.Minute)
-}
-
-// Patient gives each round trip of a new connection a minute, and returns the connection.
-func Patient(t testing.TB, conn *redisconn.Conn) *redisconn.Conn {
-	t.Helper()
 	client, ok := conn.UniversalClient.(*redis.Client)
 	if !ok {
 		t.Fatalf("%T has other options", conn.UniversalClient)

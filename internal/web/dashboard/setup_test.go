@@ -54,13 +54,9 @@ func newSite(t testing.TB, url string) *site {
 		t.Cleanup(server.Close)
 		s.server, url = server, server.URL()
 	}
-	source, err := redisconn.Named{Flag: url}.Find()
-	s.must(err)
-	conn, err := redisconn.Open(source)
-	s.must(err)
-	s.conn = redistest.Patient(t, conn)
-	t.Cleanup(func() { _ = s.conn.Close() })
+	s.conn = redistest.Connect(t, url)
 	namespace := fmt.Sprintf("site%d", time.Now().UnixNano())
+	var err error
 	s.journal, err = journal.New(journal.Config{Redis: s.conn, Namespace: namespace, Runs: 100, Timeout: 30 * time.Second})
 	s.must(err)
 	o, err := cluster.New(cluster.Config{Conn: s.conn, Journal: s.journal, Namespace: namespace})
