@@ -112,22 +112,18 @@ func ConditionsOf(zones *cronspec.Zones, jobs []journal.JobInfo, info journal.Jo
 	if line, _ = lineOf(jobs, info); from.IsZero() || slices.ContainsFunc(line, func(one journal.JobInfo) bool { return evidence[one.Name].Paused }) {
 		return list
 	}
-	for _, one := range line { // what was before the end of a pause, or before the job had these ticks, does not count
-		for _, since := range []time.Time{evidence[one.Name].Streak.Paused, one.Since} {
-			if since.After(from) {
-				from = since
-			}
-		}
+	for _, one := range line { // nothing before the end of a pause counts, and nothing before the job had these ticks
+		from = slices.MaxFunc([]time.Time{from, evidence[one.Name].Streak.Paused, one.Since}, time.Time.Compare)
 	}
-	limit, specs := millis(info.StaleAfterMS), schedulesOf(zones, jobs, info)
-	if limit > 0 && now.Sub(from) > limit && hasTicksLeft(specs, now) {
+	limit := millis(info.StaleAfterMS)
+	if limit > 0 && now.Sub(from) > limit && hasTicksLeft(schedulesOf(zones, jobs, info), now) {
 		list = append(list, Condition{Code: Stale, Since: from.Add(limit),
 			Message: fmt.Sprintf("job %s has not ended ok since %s, for longer than stale_after (%v)", info.Name, from.UTC().Format(time.RFC3339), limit)})
 	}
 	if info.ExpectBy == "" {
 		return list
 	}
-	if due, overdue := overdueSince(zones, info, specs, from, now); overdue {
+	if due, overdue := overdueSince(zones, info, schedulesOf(zones, jobs, info), from, now); overdue {
 		list = append(list, Condition{Code: Overdue, Since: due,
 			Message: fmt.Sprintf("job %s has not ended ok by %s (expect_by)", info.Name, due.Format("15:04 MST on 2006-01-02"))})
 	}

@@ -253,7 +253,7 @@ func (p *publisher) describeJobs(ctx context.Context) {
 	if time.Since(p.described) < leader.DescribeEvery {
 		return
 	}
-	infos, err := p.currentJobs(ctx)
+	infos, err := p.readDates(ctx)
 	if err == nil {
 		err = p.journal.DescribeJobs(ctx, infos)
 	}
@@ -264,9 +264,23 @@ func (p *publisher) describeJobs(ctx context.Context) {
 	p.described = time.Now()
 }
 
-// currentJobs returns the descriptions of the jobs in use. It takes over the dates of the descriptions in Redis, which outlast a restart, and of its own last
-// ones, which outlast a loss of data and a replica with another configuration. It is safe for concurrent use.
+// currentJobs returns the descriptions of the jobs in use, with the dates of its last descriptions. It reads Redis only before the first ones, because the
+// leader calls it often. It is safe for concurrent use.
 func (p *publisher) currentJobs(ctx context.Context) ([]journal.JobInfo, error) {
+	last := p.dated.Load()
+	if last == nil {
+		return p.readDates(ctx)
+	}
+	now, err := p.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return dateJobs(DescribeJobs(p.config(), now), *last, now), nil
+}
+
+// readDates returns the descriptions of the jobs in use, and keeps them. It takes over the dates of the descriptions in Redis, which outlast a restart, and of
+// its own last ones, which outlast a loss of data and a replica with another configuration. It is safe for concurrent use.
+func (p *publisher) readDates(ctx context.Context) ([]journal.JobInfo, error) {
 	now, err := p.now(ctx)
 	if err != nil {
 		return nil, err
