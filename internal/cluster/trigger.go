@@ -75,32 +75,25 @@ func (o *Operator) Trigger(ctx context.Context, req TriggerRequest) ([]Asked, er
 	if _, described := findJob(infos, req.Job); described || len(candidates) == 0 {
 		candidates = []string{req.Job}
 	}
-	asked := o.askedEarlier(ctx, req, candidates)
-	candidates = slices.DeleteFunc(candidates, func(job string) bool {
-		return slices.ContainsFunc(asked, func(a Asked) bool { return a.Job == job })
-	})
-	if len(candidates) > 0 {
-		more, err := o.triggerNew(ctx, req, infos, candidates)
+	asked, left := o.askedEarlier(ctx, req, candidates)
+	if len(left) > 0 {
+		more, err := o.triggerNew(ctx, req, infos, left)
 		if err != nil && (len(asked) == 0 || !errors.Is(err, ErrNoReplica)) {
 			return nil, err
 		}
 		asked = append(asked, more...)
 	}
 	slices.SortFunc(asked, func(a, b Asked) int { return cmp.Compare(a.Job, b.Job) })
-	if err := asked[0].Err; err != nil && allFailed(asked) {
+	if err := asked[0].Err; err != nil && !slices.ContainsFunc(asked, func(a Asked) bool { return a.Err == nil }) {
 		return nil, err
 	}
 	return asked, nil
 }
 
-func allFailed(asked []Asked) bool {
-	return !slices.ContainsFunc(asked, func(a Asked) bool { return a.Err == nil })
-}
-
-// askedEarlier returns the earlier requests for the jobs with the id of a request, and the jobs for which they cannot be read.
-func (o *Operator) askedEarlier(ctx context.Context, req TriggerRequest, jobs []string) (asked []Asked) {
+// askedEarlier returns the earlier requests for the jobs with the id of a request, also those that cannot be read, and the jobs that are left.
+func (o *Operator) askedEarlier(ctx context.Context, req TriggerRequest, jobs []string) (asked []Asked, left []string) {
 	if req.ID == "" {
-		return nil
+		return nil, jobs
 	}
 	for _, job := range jobs {
 		earlier, found, err := o.journal.Asked(ctx, req.keyFor(job))
@@ -109,9 +102,11 @@ func (o *Operator) askedEarlier(ctx context.Context, req TriggerRequest, jobs []
 		}
 		if earlier.Job = job; found || err != nil {
 			asked = append(asked, Asked{earlier, err})
+		} else {
+			left = append(left, job)
 		}
 	}
-	return asked
+	return asked, left
 }
 
 // triggerNew asks for a run of each of the jobs that a replica can run now: a job, or the instances of a job. All runs are one act.
@@ -169,7 +164,7 @@ func (r TriggerRequest) keyFor(job string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// jobsToTrigger returns those of the jobs that a replica can run now. Without any, or if no replica would accept the request, it returns an error.
+// jobsToTrigger returns the jobs that a replica can run now. It returns an error if there is no such job, or if no replica would accept the request.
 func (o *Operator) jobsToTrigger(ctx context.Context, req TriggerRequest, infos []journal.JobInfo, jobs []string) (runnable []string, err error) {
 	replicas, err := o.journal.Replicas(ctx)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {

@@ -296,11 +296,10 @@ func (j Job) Instance(replica string) Job { //nolint:gocritic // it returns a co
 // returns true. An instance is an ordinary job that only one replica runs. The digests and the settings still describe the files. A configuration without such
 // jobs is returned as it is.
 func (c *Config) ForReplicas(replicas []string, has func(instance Job) bool) *Config {
-	written := c.WrittenJobs()
-	if !hasEverywhere(written) {
+	if len(c.Everywhere()) == 0 {
 		return c
 	}
-	to := *c
+	to, written := *c, c.WrittenJobs()
 	to.Jobs, to.written, to.unplaced = nil, written, nil
 	for _, j := range written {
 		if !j.Everywhere {
@@ -321,7 +320,7 @@ func (c *Config) ForReplicas(replicas []string, has func(instance Job) bool) *Co
 	return &to
 }
 
-// Unplaced returns the jobs with per_tick = "all" for which none of the replicas of [Config.ForReplicas] has an instance. It is empty without replicas.
+// Unplaced returns the jobs with per_tick = "all" that have no instance on the replicas of [Config.ForReplicas]. It is empty without replicas.
 func (c *Config) Unplaced() []Job { return c.unplaced }
 
 // WrittenJobs returns the jobs of the files, sorted by name, also in a configuration from [Config.ForReplicas].
@@ -340,8 +339,4 @@ func (c *Config) Everywhere() (names []string) {
 		}
 	}
 	return names
-}
-
-func hasEverywhere(jobs []Job) bool {
-	return slices.ContainsFunc(jobs, func(j Job) bool { return j.Everywhere })
 }

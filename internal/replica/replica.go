@@ -221,13 +221,10 @@ func (r *Replica) applyJobs(ctx context.Context, cfg *config.Config) error {
 	if err := r.scheduler.Reload(ctx, r.schedulerJobs(cfg)); err != nil {
 		return err //nolint:wrapcheck // the error names the operation
 	}
-	known := map[string]bool{}
-	for _, job := range slices.Concat(cfg.Jobs, cfg.WrittenJobs()) {
-		known[job.Name] = true
-	}
+	everywhere := cfg.Everywhere()
 	r.locks.Engine().ForgetLocks(func(lock string) bool {
 		job, ok := election.JobOf(lock)
-		return ok && !known[job]
+		return ok && cfg.Job(job) == nil && !slices.Contains(everywhere, job)
 	})
 	return nil
 }
