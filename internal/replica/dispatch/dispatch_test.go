@@ -383,14 +383,19 @@ func TestFullOutbox(t *testing.T) {
 	})
 }
 
+// leadForAFailure leads for two seconds, after a failure of job a.
+func (b *bench) leadForAFailure() {
+	stop := b.lead(1)
+	b.record("a", "1", journal.OutcomeFailed)
+	time.Sleep(2 * time.Second)
+	stop()
+}
+
 // TestNobodyLed counts and logs once what got too old in the outboxes and in a queue while no replica led. A start only expires.
 func TestNobodyLed(t *testing.T) {
 	inBench(t, 0, func(b *bench) {
 		b.answers = []notify.Result{{Verdict: notify.Later, Answer: "500"}}
-		stop := b.lead(1)
-		b.record("a", "1", journal.OutcomeFailed)
-		time.Sleep(2 * time.Second)
-		stop()
+		b.leadForAFailure()
 		b.want("failed a")
 		b.record("b", "1", journal.OutcomeRunning)
 		b.record("b", "1", journal.OutcomeFailed)
@@ -398,7 +403,7 @@ func TestNobodyLed(t *testing.T) {
 		time.Sleep(29 * 24 * time.Hour)
 		b.record("c", "1", journal.OutcomeFailed)
 		for token := range int64(2) {
-			stop = b.lead(2 + token)
+			stop := b.lead(2 + token)
 			time.Sleep(5 * time.Minute)
 			stop()
 		}
@@ -417,16 +422,13 @@ func TestNobodyLed(t *testing.T) {
 func TestTargetIsRemovedWhileNobodyLeads(t *testing.T) {
 	inBench(t, 0, func(b *bench) {
 		b.answers = []notify.Result{{Verdict: notify.Later, Answer: "500"}}
-		stop := b.lead(1)
-		b.record("a", "1", journal.OutcomeFailed)
-		time.Sleep(2 * time.Second)
-		stop()
+		b.leadForAFailure()
 		time.Sleep(3 * 24 * time.Hour)
 		b.posts = &config.Config{Notify: b.cfg.Notify, Jobs: []config.Job{{Name: "a", Notify: []string{"gone"}}}}
 		b.posts.Notify["gone"] = b.cfg.Notify["ops"]
 		b.record("a", "2", journal.OutcomeFailed) // for another target without a configuration
 		b.cfg = &config.Config{Notify: map[string]config.Notify{"other": {Name: "other"}}}
-		stop = b.lead(2)
+		stop := b.lead(2)
 		time.Sleep(5 * time.Minute)
 		stop()
 		if s := b.state(); s.Dropped != 1 || s.Waiting != 0 {
@@ -444,13 +446,10 @@ func TestTargetIsRemovedWhileNobodyLeads(t *testing.T) {
 // TestSentBeforeNobodyLed does not count an event as dropped that was sent, but is still in its outbox because the leader died.
 func TestSentBeforeNobodyLed(t *testing.T) {
 	inBench(t, 0, func(b *bench) {
-		stop := b.lead(1)
-		b.record("a", "1", journal.OutcomeFailed)
-		time.Sleep(2 * time.Second)
-		stop()
+		b.leadForAFailure()
 		b.record("a", "1", journal.OutcomeFailed)
 		time.Sleep(3 * 24 * time.Hour)
-		stop = b.lead(2)
+		stop := b.lead(2)
 		time.Sleep(2 * time.Minute)
 		stop()
 		b.want("failed a")
