@@ -258,8 +258,8 @@ func (c *cluster) checkPlaces(jobs []scheduler.Job) {
 	}
 }
 
-// A replica that comes back catches up the ticks of its own instance. The other replica runs its own ticks in time, and neither runs those of the absent one nor
-// decides a tick that is caught up.
+// A replica that comes back catches up the ticks of its own instance. The other replica runs its own ticks in time. It neither runs the ticks of the absent
+// replica, nor decides a tick that is caught up.
 // Promise: P1, P5, P6
 func TestInstanceCatchesUpItsOwnTicks(t *testing.T) {
 	for _, tc := range catchUpCases {

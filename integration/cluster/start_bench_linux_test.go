@@ -148,7 +148,7 @@ func (r startRound) String() string {
 		r.slowest(), r.cpu, r.lost, r.lost+len(r.late), r.gone)
 }
 
-// compare reports the rounds of ours, and those of a base beside them.
+// compare alternates rounds of base and of compared, and reports the medians of both and their ratios.
 func (s *startBench) compare(rounds int, name string, base, compared func() startRound) {
 	var bases, ours []startRound
 	for range rounds {

@@ -142,8 +142,8 @@ func (o *Operator) mustKnow(ctx context.Context, job string) error {
 	return UnknownJob(job, names)
 }
 
-// A job with per_tick = "all" has an instance for each replica, JOB@REPLICA. Replicas describe the instances, and the job only without any. The lock of the job itself has its pause,
-// which replicas take over that join later.
+// A job with per_tick = "all" has an instance for each replica, JOB@REPLICA. Replicas describe the instances. They describe the job itself only while it has
+// no instance. The lock of the job itself has its pause, which replicas take over that join later.
 
 // jobsEverywhere returns the jobs with per_tick = "all", with the labels that their replicas need: the jobs of the local configuration, and the jobs that are
 // described, by themselves or by instances.

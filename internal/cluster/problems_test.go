@@ -198,7 +198,8 @@ func TestFailuresLast(t *testing.T) {
 	}
 }
 
-// TestFailureOfAnExpiredJob: a failure of a job without further ticks is a problem for a week. That of a job with ticks, or whose ticks are unknown, stays.
+// TestFailureOfAnExpiredJob checks that the failure of a job without further ticks is a problem for a week. If the job has ticks left, or its ticks are unknown,
+// the failure stays a problem.
 func TestFailureOfAnExpiredJob(t *testing.T) {
 	t.Parallel()
 	end := time.Date(2026, 11, 27, 3, 30, 0, 0, time.UTC)

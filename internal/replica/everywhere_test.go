@@ -357,8 +357,8 @@ func TestInstanceWaitsForThePause(t *testing.T) {
 	}
 }
 
-// The locks of jobs that the configuration has not had for a day are forgotten, because the names of replicas may come and go. Those of its jobs are not,
-// nor those of jobs that only have instances.
+// The locks of jobs that the configuration has not had for a day are forgotten, because the names of replicas may come and go. The locks of its jobs are kept,
+// and the lock of a job that has only instances.
 // Promise: P9
 func TestLocksOfGoneInstancesAreForgotten(t *testing.T) {
 	t.Parallel()

@@ -273,7 +273,7 @@ func followersAreBounded(b *bench) {
 	follows(b, "newcomer", -1, 2, 1, 2)
 }
 
-// tooManyLost has a run lost while the outcomes of earlier lost runs take all the room.
+// tooManyLost loses a run while the outcomes of earlier lost runs fill the list of outcomes.
 func tooManyLost(b *bench) {
 	b.known()
 	follows(b, "f", -1, unknown)

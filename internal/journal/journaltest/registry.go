@@ -273,7 +273,7 @@ func (s *suite) jobsEverywhere(j *journal.Journal) {
 	list(tidy, "tidy")
 	list(instance, "tidy@r1")
 	list(s.job("plain@r1"), "plain@r1", "tidy@r1")
-	list(plain, "plain", "plain@r1", "tidy@r1") // it runs once now: its instances are of a version before
+	list(plain, "plain", "plain@r1", "tidy@r1") // the job no longer runs on each replica, and its instances are not forgotten yet
 }
 
 // goneJobs checks that the name of a forgotten job stays listed until it is dropped or described again.

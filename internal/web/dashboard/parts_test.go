@@ -231,7 +231,7 @@ func TestProblemsOfAJob(t *testing.T) {
 	}
 }
 
-// TestJobWithoutAPlace is a problem on the overview, where no row says it, and on the page of the job.
+// TestJobWithoutAPlace checks that the overview and the page of the job show the problem. No row of the overview has it.
 func TestJobWithoutAPlace(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
