@@ -11,7 +11,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The race detector needs a C compiler; Go turns cgo off where there is none.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-.PHONY: help build test test-long test-repeat test-programs test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint golangci vulncheck bench engines fuzz mutants model histories way memory quorum vm browser release release-check packages systemd-check image image-check chart soak alerts clean
+.PHONY: help build test test-long test-repeat test-programs test-failpoints test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint golangci vulncheck bench engines fuzz mutants model histories way memory quorum vm browser release release-check packages systemd-check image image-check chart soak alerts clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,7 +42,7 @@ export PLAIN_GOFLAGS := $(shell go env GOFLAGS)
 # Nothing is written for debuggers: a stack trace needs none of it, and compiling and linking take a tenth less. This replaces -ldflags and -gcflags of your own GOFLAGS.
 TEST_GOFLAGS := $(PLAIN_GOFLAGS) '-ldflags=-s -w' -gcflags=all=-dwarf=false $(if $(RACE),-race '-gcflags=github.com/yuin/gopher-lua/...=-race=false -dwarf=false')
 PROGRAM_RACE := -race=$(if $(filter 0,$(CRONCLAVE_TEST_RACE)),false,$(if $(RACE),true,false))
-test-programs test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint: export GOFLAGS := $(TEST_GOFLAGS)
+test-programs test-failpoints test-build test-compute test-alone test-long-compute test-long-alone test-bench evidence lint: export GOFLAGS := $(TEST_GOFLAGS)
 
 # make -j would start processes beside tests that compute.
 .NOTPARALLEL:
@@ -52,8 +52,10 @@ PROGRAMS := $(CURDIR)/bin/programs
 test-alone test-long-alone: export CRONCLAVE_TEST_PROGRAMS := $(PROGRAMS)
 test-programs:
 	go build $(PROGRAM_RACE) -o $(PROGRAMS)/cronclave ./cmd/cronclave
-	go build $(PROGRAM_RACE) -tags failpoints -o $(PROGRAMS)/cronclavefailpoints ./cmd/cronclave
 	go -C integration build $(PROGRAM_RACE) -o $(PROGRAMS)/scribe ./harness/testdata/scribe
+# Only slow tests kill a replica at a failpoint.
+test-failpoints:
+	go build $(PROGRAM_RACE) -tags failpoints -o $(PROGRAMS)/cronclavefailpoints ./cmd/cronclave
 
 # All that the tests run, and the tests, so that nothing is compiled beside them. go list compiles without linking, which go test does again anyway.
 test-build: test-programs
@@ -79,7 +81,7 @@ test-compute:
 test-bench: ## run the tests of the benchmarks, which compile the locks of other libraries
 	go -C bench test -count=1 ./...
 
-test-alone: test-programs
+test-alone: test-programs $(if $(SHORT),,test-failpoints)
 	$(ROOT_TEST) $(SIX) $(SHORT) $(ALONE); root=$$?; $(INTEGRATION_TEST) $(FOUR) $(SHORT) $(INTEGRATION_ALONE) && exit $$root
 
 test-long-compute:
@@ -88,7 +90,7 @@ test-long-compute:
 	GOGC=800 GOFLAGS="$$PLAIN_GOFLAGS" $(ROOT_TEST) -race=false -v $(shell integration/tiers.sh whole . $(COMPUTE))
 	GOGC=800 GOFLAGS="$$PLAIN_GOFLAGS" $(INTEGRATION_TEST) -race=false -v $(shell integration/tiers.sh whole integration $(INTEGRATION_COMPUTE))
 
-test-long-alone: test-programs
+test-long-alone: test-programs test-failpoints
 	$(ROOT_TEST) $(SIX) $(shell integration/tiers.sh slow . $(ALONE)); root=$$?; $(INTEGRATION_TEST) $(FOUR) $(shell integration/tiers.sh slow integration $(INTEGRATION_ALONE)) && exit $$root
 
 N := 10

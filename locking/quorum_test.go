@@ -532,6 +532,7 @@ func (twice) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // cancelled one.
 // Promise: P9, quorum
 func TestQuorumWaiterLeavesNothing(t *testing.T) {
+	testtier.Slow(t)
 	for name, tc := range map[string]struct {
 		stop func(c *locking.Client, cancel context.CancelFunc)
 		want error

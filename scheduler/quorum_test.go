@@ -181,6 +181,7 @@ func TestQuorumIsPromptWhileAMinorityHangs(t *testing.T) {
 // Replicas that cannot start a run give its tick back, one after the other. On a quorum that is not published, and the third replica runs the tick in
 // time all the same.
 func TestQuorumTakesUpWhatIsNotStarted(t *testing.T) {
+	testtier.Slow(t)
 	for _, hangs := range []bool{false, true} {
 		t.Run(fmt.Sprint("hangs ", hangs), func(t *testing.T) {
 			onQuorum(t, func(q *quorum) {

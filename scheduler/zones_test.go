@@ -85,6 +85,7 @@ func eachLaw(t *testing.T, test func(c *cluster, l law)) {
 // TestReplicasWithOtherZoneDataRunATickOnce has replicas whose data differ share a cluster: whichever comes first runs the local time, and that is all.
 // Promise: P1
 func TestReplicasWithOtherZoneDataRunATickOnce(t *testing.T) {
+	testtier.Slow(t)
 	eachLaw(t, func(c *cluster, l law) {
 		c.join("new", c.nine(l.newer))
 		c.join("old", c.nine(l.older))
@@ -137,6 +138,7 @@ func TestFrozenReplicaOfOtherZoneData(t *testing.T) {
 // old, or the other way round; and old data that come back.
 // Promise: P1, P5
 func TestZoneDataArriveBetweenTheInstants(t *testing.T) {
+	testtier.Slow(t)
 	for _, how := range []string{"reload", "restart"} {
 		for _, back := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, back %t", how, back), func(t *testing.T) {

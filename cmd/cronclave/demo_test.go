@@ -174,6 +174,7 @@ func TestTranscriptFaultsAreSeen(t *testing.T) {
 
 // TestDemoEnds shows the ways in which a demo may end before its time. They follow one another: each is three replicas.
 func TestDemoEnds(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	t.Run("with a summary at Ctrl-C", func(t *testing.T) {
 		d := startDemo(t)

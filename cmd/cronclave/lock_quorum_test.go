@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/redisconn"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // silentServer accepts connections, and says nothing.
@@ -104,6 +105,7 @@ func takeLock(t *testing.T, s *redisconn.Conn) *lockRun {
 
 // TestLockWithoutAMajorityNamesTheMasters has two of three masters away.
 func TestLockWithoutAMajorityNamesTheMasters(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	silent, away := silentServer(t), "redis://127.0.0.1:1/0"
 	s := openStore(t, away, embeddedServer(t), silent, away)

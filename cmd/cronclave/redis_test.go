@@ -25,6 +25,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn"
 	"github.com/cronclave/cronclave/internal/redisconn/redistest"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 const password = "hush-hush"
@@ -454,6 +455,7 @@ var lockNames = regexp.MustCompile(`(?:^|[^:])\{[^{} ]*\}:`)
 // TestErrorsNameJobsAndNotLocks collects what all commands and a replica say where Redis refuses what they ask of their locks, and where other programs
 // have data under their keys.
 func TestErrorsNameJobsAndNotLocks(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "jobs.toml")
 	if err := os.WriteFile(file, []byte(`

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/integration/harness"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // A hookRequest is a request that a hook has received.
@@ -103,6 +104,7 @@ func (h *hook) wantSentAgain(t *testing.T, c *harness.Cluster, first hookRequest
 // The request of a replica that dies or drains is closed, and another replica sends it again with a greater token.
 // Promise: P4, P5
 func TestRequestIsSentAgain(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	h := startHook(t)
 	c := harness.NewCluster(t, fmt.Sprintf(`

@@ -46,6 +46,7 @@ lease = "2s"
 
 // A replica that drains waits for its running job.
 func TestDrainWaitsForRunningJob(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	c := harness.NewCluster(t, `
 [jobs.quick]
@@ -86,6 +87,7 @@ command = 'exec "$SCRIBE" -for 4s'
 // which it does at once.
 // Promise: P3, P9
 func TestDrainStopsJobAtItsLimit(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	const limit, grace = 4 * time.Second, 2 * time.Second
 	c := harness.NewCluster(t, `
@@ -225,6 +227,7 @@ lease = "1m"
 
 // A job with fan-out runs each tick on three replicas. A tick finds all slots free, because its runs take less than the five seconds to the next one.
 func TestFanOut(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	c := harness.NewCluster(t, `
 [jobs.fan]
@@ -270,6 +273,7 @@ start_deadline = "20s"
 
 // A tick that comes due while the job runs is skipped.
 func TestOverlapIsSkipped(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	c := harness.NewCluster(t, `
 [jobs.slow]

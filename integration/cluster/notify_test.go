@@ -153,6 +153,7 @@ notify = ["ops"]
 
 // TestNotificationOfAFailure: one failure is sent once, and so is its end, which needs no record of the failure any more. The state of the target can be seen.
 func TestNotificationOfAFailure(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	target := startReceiver(t)
 	mark := t.TempDir() + "/broken"

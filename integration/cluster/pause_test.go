@@ -25,6 +25,7 @@ tags = ["db"]
 // other job runs on.
 // Promise: P6
 func TestPause(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	s := harness.StartRedis(t, harness.RedisOpts{})
 	c := harness.NewClusterOn(t, s, pauseJobs)

@@ -93,6 +93,7 @@ kill_grace = "8s"
 // A cancelled run is stopped at once, whatever its lease, and has its whole grace. The command comes from elsewhere.
 // Promise: P3
 func TestCancel(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	c := harness.NewCluster(t, `
 [jobs.long]

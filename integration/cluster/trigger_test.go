@@ -99,6 +99,7 @@ func TestTrigger(t *testing.T) {
 // Two followers of a run that hangs get the same text, though Redis has lost its output before the second one comes; and so do logs and history, which
 // name the command that follows it.
 func TestTwoFollowersOfARunThatHangs(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	gate := filepath.Join(t.TempDir(), "gate")
 	c := harness.NewCluster(t, onDemand(gate))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cronclave/cronclave/integration/harness"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // startReports starts a PostgreSQL with the tables of docs/fencing.md.
@@ -27,6 +28,7 @@ func startReports(t *testing.T) *harness.Postgres {
 // PostgreSQL refuses a holder that stood still.
 // Promise: P4
 func TestStillHolderAndPostgreSQL(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	for _, tc := range []struct {
 		script string

@@ -13,6 +13,7 @@ import (
 // The command `cronclave lock` keeps its promises on Sentinel, a Cluster and a quorum as on one Redis (P3, P4).
 // Promise: P3, quorum
 func TestLockOnOtherServers(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) *harness.Cluster{
 		"Sentinel": func(t *testing.T) *harness.Cluster {
@@ -70,6 +71,7 @@ func TestLockWithoutAMajority(t *testing.T) {
 // A lock on a quorum works while two of five masters, and the Redis of the history, hang.
 // Promise: quorum
 func TestLockOnAQuorumWithAHungMinority(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	s, servers := harness.StartRedis(t, harness.RedisOpts{}), harness.Masters(t)
 	c := harness.OnQuorum(t, s, harness.UrlsOf(servers), "")
@@ -86,6 +88,7 @@ func TestLockOnAQuorumWithAHungMinority(t *testing.T) {
 // A lock leaves no vote on a master that hears every request later than the others.
 // Promise: quorum
 func TestLockLeavesNoVoteOnAFarMaster(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	servers := harness.Masters(t)
 	urls, far := harness.UrlsOf(servers), servers[len(servers)-1]

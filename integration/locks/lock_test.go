@@ -43,6 +43,7 @@ func checkOneHolder(t *testing.T, c *harness.Cluster) {
 
 // Commands that wait in line get the lock in order, also with others beside the line.
 func TestLockInLine(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	c := harness.NewCluster(t, "")
 	first := c.Lock(t, "holder", "line", nil, harness.Forever...)

@@ -13,6 +13,7 @@ import (
 	"github.com/cronclave/cronclave/integration/harness"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/hungfs"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // returnsWithin fails the test if a function does not return in time. A mount that hangs would hold it for ever.
@@ -155,6 +156,7 @@ func newTmpfs(t *testing.T) (dir string) {
 
 // TestLinkToADeadMount: a symbolic link that leads from a mount that answers to one that does not is a matter of the latter alone.
 func TestLinkToADeadMount(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	healthy, dead := newTmpfs(t), hungfs.New(t, map[string]string{"env": "A=1\n", "z.toml": ""})
 	path := healthy + "/jobs.toml"
@@ -217,6 +219,7 @@ func writeFiles(t *testing.T, texts map[string]string) {
 
 // TestCheckWithoutTimeLeft: a file that check did not come to, because two mounts took the time, has a warning too.
 func TestCheckWithoutTimeLeft(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	for name, key := range map[string]string{"program": "command = ['%s/file']", "env file": "command = 'true'\nenv_file = '%s/file'"} {
 		t.Run(name, func(t *testing.T) {

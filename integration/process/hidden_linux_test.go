@@ -15,6 +15,7 @@ import (
 
 	"github.com/cronclave/cronclave/integration/harness"
 	"github.com/cronclave/cronclave/internal/embedded"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // peek looks, as a job, into every process that is this program or a warden, and into one of its own: its environment, its memory.
@@ -106,6 +107,7 @@ func (h hideout) start(t *testing.T, env []string, args ...string) *exec.Cmd {
 // A job cannot read the environment or the memory of its replica and of its warden. They run as the same user,
 // other than root: root reads everything.
 func TestEnvironmentIsHiddenFromJobs(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	server, err := embedded.Start(embedded.Config{Password: visiblePassword})
 	if err != nil {

@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/cronclave/cronclave/integration/harness"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // A run that exceeds its timeout is killed with its child although both ignore SIGTERM.
 func TestTimeoutKillsTheTree(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	c := harness.NewCluster(t, `
 [jobs.stubborn]

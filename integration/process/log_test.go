@@ -132,6 +132,7 @@ lease = "1m"
 
 // A second signal stops at once a replica that waits for the reader of its log, or for Redis.
 func TestSecondSignalEndsWhateverHangs(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	t.Run("log", func(t *testing.T) {
 		t.Parallel()

@@ -71,6 +71,7 @@ command = '"$SCRIBE" -for 100ms'
 // A replica without a free descriptor ends its run all the same, after its command has ended and when it is to be
 // killed.
 func TestStarvedReplicaEndsItsRun(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	for name, command := range map[string]string{"ends": `'"$SCRIBE" -for 4s'`, "hangs": `'"$SCRIBE" -for 10m -ignore-term -child'` + "\ntimeout = '4s'\nkill_grace = '1s'"} {
 		t.Run(name, func(t *testing.T) {

@@ -23,6 +23,7 @@ start_deadline = "10s"
 // A replica that is killed leaves no process (P7). The next tick of its job runs elsewhere.
 // Promise: P7
 func TestKilledReplicaLeavesNoOrphans(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	const lease, promised = 9 * time.Second, time.Second
 	c := harness.NewCluster(t, family+`lease = "9s"`)

@@ -57,6 +57,7 @@ func wantBroken(t *testing.T, d redisconn.Diagnosis, promises, codes string) {
 
 // Each fault of a server is found, and no other: doctor names the promises that do not hold, and leaves no key behind.
 func TestDoctorFindsFaults(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	const persist = "--appendonly yes"
 	for _, tc := range []struct {
@@ -167,6 +168,7 @@ func TestDoctorOfAHungServer(t *testing.T) {
 
 // A sound server behind a slow network breaks no promise, also if doctor's time is too short for all checks.
 func TestDoctorOnASlowNetwork(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	s := harness.StartRedis(t, harness.RedisOpts{Persist: true})
 	for _, delay := range []time.Duration{20, 150, 250} {

@@ -209,6 +209,7 @@ start_deadline = "20s"
 // then on the lock is closed to it for one lease.
 // Promise: P3
 func TestForgottenLockIsKnownAgainWithoutATick(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	s := harness.StartRedis(t, harness.RedisOpts{})
 	c := harness.NewClusterOn(t, s, `

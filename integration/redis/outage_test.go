@@ -14,6 +14,7 @@ import (
 // another (P5).
 // Promise: P1, P5
 func TestRedisAwayForAWhile(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	const outage = 4 * time.Second
 	s := harness.StartRedis(t, harness.RedisOpts{Persist: true})
@@ -131,6 +132,7 @@ kill_grace = "1s"
 // The job does not want to end; the next run, elsewhere, is alone.
 // Promise: P3
 func TestLostLease(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	c := harness.NewCluster(t, `
 [jobs.stubborn]

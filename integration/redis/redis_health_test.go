@@ -104,6 +104,7 @@ func TestStatusShowsRedisAndLoad(t *testing.T) {
 
 // A registration that is gone from a Redis that evicts is no loss of data, also where it became one that evicts while the replica was up.
 func TestEvictedRegistrationIsReportedAsSuch(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	c := harness.NewClusterOn(t, harness.StartRedis(t, harness.RedisOpts{Persist: true}), harness.OneJob)
 	r := c.Start(t, "r1")

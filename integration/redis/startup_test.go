@@ -15,6 +15,7 @@ import (
 
 	"github.com/cronclave/cronclave/integration/harness"
 	"github.com/cronclave/cronclave/internal/lease"
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/locking"
 )
 
@@ -155,6 +156,7 @@ func TestUnfitRedis(t *testing.T) {
 
 // A replica warns of a server that may lose data, and runs; status warns of it too.
 func TestUnsafeRedis(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	for _, tc := range []struct {
 		name string

@@ -107,6 +107,7 @@ timeout = "1s"
 // The metrics of a replica are true before Redis was ever there, while it is, and after it is gone (P6).
 // Promise: P6
 func TestMetricsOfAReplica(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	const token = "s3cr3t-t0ken-of-some-length"
 	s := harness.StartRedis(t, harness.RedisOpts{})
@@ -215,6 +216,7 @@ command = "true"
 // A replica that gets a job by a reload reports when it last ended ok, on whichever replica (P6).
 // Promise: P6
 func TestReloadRecallsLastOK(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	const server, token = "server = { listen = \"127.0.0.1:0\", token_file = %q }\n", "s3cr3t-t0ken-of-some-length"
 	const stays, comes = "[jobs.stays]\nschedule = \"0 0 1 1 *\"\ncommand = \"true\"\n", "[jobs.comes]\nschedule = %q\ncommand = \"true\"\n"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cronclave/cronclave/integration/harness"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 const (
@@ -53,6 +54,7 @@ func parseExposed(body string) exposed {
 // A replica exposes the metrics of docs/metrics.md and no others of ours, and each metric, label and outcome that the dashboard and the alert rules name.
 // Promise: P6
 func TestDashboardAndAlertsNameMetricsThatExist(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	const token = "s3cr3t-t0ken-of-some-length"
 	c := harness.NewCluster(t, fmt.Sprintf(`

@@ -101,6 +101,7 @@ func many(n int, format string) string {
 
 // TestBounds checks that text beyond the bounds is a fault, and that memory grows at most in proportion to its length. `make test-long` includes long texts.
 func TestBounds(t *testing.T) {
+	testtier.Slow(t)
 	t.Chdir(t.TempDir())
 	const most = 1 << 30 // allocated in all, of which most is free again by the end
 	for name, tc := range sprawling {
@@ -129,6 +130,7 @@ func TestBounds(t *testing.T) {
 
 // TestBoundsOfAllFiles checks that many files cannot bypass the bounds.
 func TestBoundsOfAllFiles(t *testing.T) {
+	testtier.Slow(t)
 	for name, tc := range map[string]struct {
 		files int
 		text  string

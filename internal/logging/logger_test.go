@@ -13,6 +13,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
+
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -79,6 +81,7 @@ func TestDroppedLinesAreCountedAtAnyLevel(t *testing.T) {
 // TestJSONLinesFitContainerRuntimes logs output, and errors, of characters that JSON writes with one to six bytes: each line stays below 16 KiB, and is cut between
 // characters.
 func TestJSONLinesFitContainerRuntimes(t *testing.T) {
+	testtier.Slow(t)
 	for name, text := range map[string]string{
 		"ASCII": "x", "umlauts": "ä", "four bytes": "😀", "quotation marks": `"`, "tabs": "\t", "separators": "\u2028", "replacement": "\ufffd", "control": "\x01y", "bytes": "\xffy",
 		"HTML": "<&>", "backslashes": `\`,

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cronclave/cronclave/internal/safefile"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // inDirectory is set for the test binary if it runs where a directory has accounts: see inNamespace.
@@ -127,6 +128,7 @@ func TestUserOfADirectory(t *testing.T) {
 // TestDirectoryThatHangs has a getent that never answers: a user of the directory costs the start that asks, with an error that says so. A user without it is
 // not delayed.
 func TestDirectoryThatHangs(t *testing.T) {
+	testtier.Slow(t)
 	if !inNamespace(t, "#!/bin/sh\nexec sleep 1000\n") {
 		return
 	}
@@ -157,6 +159,7 @@ func TestDirectoryThatHangs(t *testing.T) {
 // TestAccountsWhileTheDirectoryHangs: a local user whose groups the directory may have, and a number that needs the directory for its group, are not started, which
 // is not their fault. A number with a group is started without its entry.
 func TestAccountsWhileTheDirectoryHangs(t *testing.T) {
+	testtier.Slow(t)
 	if !inNamespace(t, "#!/bin/sh\nexec sleep 1000\n") {
 		return
 	}
@@ -192,6 +195,7 @@ func TestAccountsWhileTheDirectoryHangs(t *testing.T) {
 // TestSilentDirectoryIsAskedOnce: those who look up many accounts wait once for a directory that is silent, for users, rights and environments. One that answers is asked
 // once for each entry.
 func TestSilentDirectoryIsAskedOnce(t *testing.T) {
+	testtier.Slow(t)
 	if !inNamespace(t, `#!/bin/sh
 echo $* >>/var/lib/extrausers/asked
 [ -e /var/lib/extrausers/answers ] || exec sleep 1000
@@ -244,6 +248,7 @@ case $1 in passwd) echo $2:x:70009:70009::/:/bin/sh ;; *) echo $2 70003 ;; esac
 // TestNumberThatTheDirectoryIsSlowFor: a user by number with a group waits 1.5 s. Without an answer in that time other users are still asked for, with their 5 s,
 // but no further number waits.
 func TestNumberThatTheDirectoryIsSlowFor(t *testing.T) {
+	testtier.Slow(t)
 	if !inNamespace(t, `#!/bin/sh
 echo $* >>/var/lib/extrausers/asked
 case "$1 $2" in

@@ -121,6 +121,7 @@ func TestNothingLeftBehindNamesNothing(t *testing.T) {
 // TestWardenKillsWhatAFrozenReplicaLeftBehind freezes a replica while a process that its command left behind has its time: it is dead before the lease ends.
 // Promise: P3
 func TestWardenKillsWhatAFrozenReplicaLeftBehind(t *testing.T) {
+	testtier.Slow(t)
 	everyReplica(t, func(t *testing.T, mode string) {
 		told := filepath.Join(t.TempDir(), "told")
 		script := `sh -c 'trap "echo told >` + told + `" TERM; echo member child $$; while :; do sleep 1; done' & read _ <$HOLD`

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cronclave/cronclave/internal/proc"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // put writes a file and closes it before anything is executed.
@@ -31,6 +32,7 @@ func put(t *testing.T, path, text string, mode os.FileMode) {
 }
 
 func TestWhyACommandCantBeStarted(t *testing.T) {
+	testtier.Slow(t)
 	h := newTestHost(t, false)
 	dir := t.TempDir()
 	put(t, dir+"/plain", "#!/bin/sh\n", 0o644)

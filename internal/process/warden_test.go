@@ -194,6 +194,7 @@ func TestExtensionKeepsARunAlive(t *testing.T) {
 // TestWardenIsReplaced kills and freezes the warden: its successor still ends the run when the replica is killed.
 // Promise: P3, P7
 func TestWardenIsReplaced(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	everyReplica(t, func(t *testing.T, mode string) {
 		for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "stopped": syscall.SIGSTOP} {
@@ -277,6 +278,7 @@ func TestNormalEndLeavesNoWarden(t *testing.T) {
 // TestManyRunsDieTogether kills a replica with 200 runs: all their process trees die with it.
 // Promise: P7
 func TestManyRunsDieTogether(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	everyReplica(t, func(t *testing.T, mode string) {
 		const runs = 200
@@ -370,6 +372,7 @@ func TestNothingStartsWithoutTheWardensWord(t *testing.T) {
 // A lease that is extended while the warden's word is awaited lasts, however long that takes.
 // Promise: P3
 func TestExtensionCountsWhileTheWardenIsAwaited(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
@@ -444,6 +447,7 @@ func isThere(path string) bool {
 // A run that the warden has ended is reported as ended by the warden, whether it was about to start or under way.
 // Promise: P6
 func TestLateRunIsReported(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	w, err := warden.Start(warden.Config{})
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
 	"github.com/cronclave/cronclave/internal/redisconn/redistest"
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/locking"
 	"github.com/cronclave/cronclave/scheduler"
 	"github.com/cronclave/cronclave/scheduler/run"
@@ -197,6 +198,7 @@ func (l *cutLine) cut() {
 // A request whose lease is lost is closed before the lease ends, so that a server which stops its work then has stopped before another replica's request.
 // Promise: P3
 func TestRequestOfALostLease(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	const lease = 4 * time.Second // its margins, a twentieth and a hundredth, are what a busy machine may need to close a connection
 	server, conn, _ := redistest.StartJournal(t)

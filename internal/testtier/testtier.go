@@ -1,6 +1,6 @@
 // Package testtier divides the tests between `make test` and `make test-long`.
 //
-// A test that takes more than ten seconds under the race detector calls [Slow] in its first line. `make test` runs with -short and skips it; `make
+// A test that takes more than five seconds under the race detector calls [Slow] in its first line. `make test` runs with -short and skips it; `make
 // test-long` runs only such tests.
 //
 // A test that only computes is about ten times as slow under the race detector. It asks [RaceEnabled], and does only a part of its work if the

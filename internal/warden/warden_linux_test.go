@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cronclave/cronclave/internal/proc"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // enough is how long a test waits for an event that must come; only a test that fails takes so long.
@@ -94,6 +95,7 @@ func TestCloseEndsTheHelper(t *testing.T) {
 }
 
 func TestDeadlineEndsARun(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	w := startWarden(t, Config{})
 	const lease = time.Minute // a long one, of which little is left: so the warden strikes early enough for a busy machine
@@ -113,6 +115,7 @@ func TestDeadlineEndsARun(t *testing.T) {
 }
 
 func TestReapedGroupIsNotSignalled(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	w := startWarden(t, Config{})
 	begun := bootTime()

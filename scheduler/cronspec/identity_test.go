@@ -49,6 +49,7 @@ func checkIdentities(t interface{ Fatalf(string, ...any) }, s *Schedule, from ti
 // TestIdentitiesIncrease walks many schedules through the changes of every zone.
 // Promise: P1
 func TestIdentitiesIncrease(t *testing.T) {
+	testtier.Slow(t)
 	exprs := [][]string{{"0 9 * * *"}, {"0,30 0-23 * * *"}, {"30 2 * * *", "15 1-3 * * *"}, {"*/20 59 23 * * *"}, {"0 0 * * *"}, {"5 0,1,2,3,12 28-31 * 0,6"}}
 	for n, name := range BuiltIn().Names() {
 		if _, changed := nineOClocks[name]; testtier.RaceEnabled && !changed && n%8 != 0 { // nothing in it is concurrent

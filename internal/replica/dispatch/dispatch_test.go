@@ -195,6 +195,7 @@ func TestFailureAndItsEnd(t *testing.T) {
 
 // TestOneEnd sends one end of failures, with the time of the first of them, after all of them, and not again when a replica reports an old failure once more.
 func TestOneEnd(t *testing.T) {
+	testtier.Slow(t)
 	inBench(t, 0, func(b *bench) {
 		stop := b.lead(1)
 		first := time.Now()
@@ -656,6 +657,7 @@ func TestEventThatIsNeverTaken(t *testing.T) {
 
 // TestEventThatIsNeverTakenInAGroup holds up only its own job, and the events of the other jobs are sent. When the target takes all events again, they are grouped again.
 func TestEventThatIsNeverTakenInAGroup(t *testing.T) {
+	testtier.Slow(t)
 	for name, verdict := range map[string]notify.Verdict{"later": notify.Later, "never": notify.Never, "unknown": notify.Unknown} {
 		t.Run(name, func(t *testing.T) {
 			inBench(t, 30*time.Second, func(b *bench) {
@@ -768,6 +770,7 @@ func (b *bench) recordThrice() {
 
 // TestAddressOfAJob that is gone, or does not answer, holds up its own job only. A group that may have been taken is repeated as it was for a while.
 func TestAddressOfAJob(t *testing.T) {
+	testtier.Slow(t)
 	for name, wait := range map[string]time.Duration{"single": 0, "group": 30 * time.Second} {
 		t.Run("gone "+name, func(t *testing.T) {
 			inBench(t, wait, func(b *bench) {

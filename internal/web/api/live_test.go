@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/sse"
 
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/testtier"
 )
 
 // brief is a limit of the server that a test outlasts.
@@ -141,6 +142,7 @@ func TestTooManyStreams(t *testing.T) {
 
 // TestFaultsOfRawRequests has bodies that break, and one of so many faults that an answer with all of them would take gigabytes.
 func TestFaultsOfRawRequests(t *testing.T) {
+	testtier.Slow(t)
 	c := newCluster(t)
 	s := c.serve(t, 10*time.Second)
 	var keys []string
@@ -181,6 +183,7 @@ func TestStreamEndsWithItsServer(t *testing.T) {
 
 // TestSlowReaderIsCutOff has a reader that takes nothing, of a run that prints more than the network buffers.
 func TestSlowReaderIsCutOff(t *testing.T) {
+	testtier.Slow(t)
 	defer func(before time.Duration) { sse.WriteTimeout = before }(sse.WriteTimeout)
 	sse.WriteTimeout = brief
 	c := newCluster(t)

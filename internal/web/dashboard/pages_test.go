@@ -230,6 +230,7 @@ func TestHeaders(t *testing.T) {
 
 // A page has another tag once its facts change, and not only because time passes.
 func TestTagOfAPage(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	s := newSite(t, "")
 	s.crowd(3, 2, journal.OutcomeOK)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/cronclave/cronclave/internal/testtier"
 	"github.com/cronclave/cronclave/internal/web"
 	"github.com/cronclave/cronclave/internal/web/api"
 	"github.com/cronclave/cronclave/internal/web/oidc"
@@ -263,6 +264,7 @@ func TestLoginContrast(t *testing.T) {
 
 // TestLogOutEndsASessionEverywhere: a copy of its cookie is refused by the replica at once, and by others within seconds. Another session of the user stays.
 func TestLogOutEndsASessionEverywhere(t *testing.T) {
+	testtier.Slow(t)
 	t.Parallel()
 	site := newSite(t, "")
 	here, there := site.serve(nil), site.serve(nil)
