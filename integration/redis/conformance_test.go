@@ -46,7 +46,6 @@ func documentedUser(t *testing.T, on *redis.Client) {
 }
 
 func TestJournalOnRealRedis(t *testing.T) {
-	testtier.Slow(t)
 	t.Parallel()
 	journaltest.Run(t, func(t *testing.T) redis.UniversalClient {
 		return harness.NewClient(t, harness.MustRealRedis(t).Shared.Addr())

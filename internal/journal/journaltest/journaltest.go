@@ -18,12 +18,16 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// Run runs the suite. connect returns a client of the server to test, with ContextTimeoutEnabled. Each test has its own namespace and removes its keys.
+// Run runs the suite. connect returns a client of the server to test, with ContextTimeoutEnabled. Each test has its own namespace and removes its keys;
+// they run in parallel.
 func Run(t *testing.T, connect func(t *testing.T) redis.UniversalClient) {
 	all := testsOfTheHistory()
 	maps.Copy(all, testsOfTheRest())
 	for name, test := range all {
-		t.Run(name, func(t *testing.T) { test(newSuite(t, connect(t))) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(newSuite(t, connect(t)))
+		})
 	}
 }
 

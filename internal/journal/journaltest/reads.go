@@ -45,18 +45,18 @@ func recentOfEach(s *suite) {
 }
 
 func manyJobs(s *suite) {
-	j := s.journal(journal.Config{Runs: 2})
-	for i := range 3 {
+	j := s.journal(journal.Config{Runs: 1})
+	for i := range 2 {
 		var batch []journal.Record
 		for job := range 600 { // more than fits in one round trip
 			batch = append(batch, s.ended(fmt.Sprintf("job-%d", job), fmt.Sprint(i), journal.OutcomeOK, 10-i))
 		}
 		s.record(j, batch...)
 	}
-	if n := len(s.runs(j, "", 0)); n != 1200 {
+	if n := len(s.runs(j, "", 0)); n != 600 {
 		s.Errorf("%d records of 600 jobs", n)
 	}
-	s.expect(j, "job-599", "2 ok", "1 ok")
+	s.expect(j, "job-599", "1 ok")
 }
 
 func damage(s *suite) {
