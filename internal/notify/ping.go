@@ -30,7 +30,8 @@ const (
 	phaseStart phase = iota
 	phaseOK
 	phaseFailed
-	phaseNote // neither: the run was canceled, or the tick was skipped
+	phaseNote // neither: the tick was skipped
+	phaseCanceled
 	phaseTest
 )
 
@@ -40,6 +41,8 @@ func phaseOf(e Event) phase {
 		return phaseStart
 	case outcome == run.OK:
 		return phaseOK
+	case outcome == run.Canceled:
+		return phaseCanceled
 	case slices.Contains(run.Failures(), outcome):
 		return phaseFailed
 	case e.Name == Test:
@@ -50,7 +53,8 @@ func phaseOf(e Event) phase {
 
 // A pingService describes how the requests of a monitoring service are built.
 type pingService struct {
-	// states has the word of the service for each phase. A phase without a word is not sent.
+	// states has the word of the service for each phase. A phase without a word is not sent. Cronitor and Sentry know runs by their ids, and would miss the end of a
+	// canceled one. A check of healthchecks.io knows only its newest start.
 	states map[phase]string
 	// compose adds the event to the URL of the check, and may return a body.
 	compose func(u *url.URL, query url.Values, state string, e Event) (body string)
@@ -58,9 +62,9 @@ type pingService struct {
 
 func pingServices() map[string]pingService {
 	return map[string]pingService{
-		"healthchecks": {map[phase]string{phaseStart: "/start", phaseOK: "", phaseFailed: "/fail", phaseNote: "/log", phaseTest: "/log"}, composeHealthchecks},
-		"cronitor":     {map[phase]string{phaseStart: "run", phaseOK: "complete", phaseFailed: "fail", phaseTest: "ok"}, composeCronitor},
-		"sentry":       {map[phase]string{phaseStart: "in_progress", phaseOK: "ok", phaseFailed: "error", phaseTest: "ok"}, composeSentry},
+		"healthchecks": {map[phase]string{phaseStart: "/start", phaseOK: "", phaseFailed: "/fail", phaseNote: "/log", phaseCanceled: "/log", phaseTest: "/log"}, composeHealthchecks},
+		"cronitor":     {map[phase]string{phaseStart: "run", phaseOK: "complete", phaseFailed: "fail", phaseCanceled: "complete", phaseTest: "ok"}, composeCronitor},
+		"sentry":       {map[phase]string{phaseStart: "in_progress", phaseOK: "ok", phaseFailed: "error", phaseCanceled: "ok", phaseTest: "ok"}, composeSentry},
 		"kuma":         {map[phase]string{phaseOK: "up", phaseFailed: "down", phaseTest: "up"}, composeKuma},
 	}
 }

@@ -548,9 +548,9 @@ func TestPings(t *testing.T) {
 		{"healthchecks", "running", "/start?env=prod&rid="}, {"healthchecks", "ok", "?env=prod&rid="}, {"healthchecks", "failed", "/3?env=prod&rid="},
 		{"healthchecks", "timeout", "/fail?env=prod&rid="}, {"healthchecks", "skipped", "/log?env=prod&rid="}, {"healthchecks", "canceled", "/log?env=prod&rid="},
 		{"healthchecks", "test", "/log?env=prod&rid="},
-		{"cronitor", "running", "state=run"}, {"cronitor", "ok", "state=complete"}, {"cronitor", "failed", "state=fail&status_code=3"}, {"cronitor", "skipped", ""},
-		{"sentry", "running", "status=in_progress"}, {"sentry", "ok", "duration=200.120&env=prod&status=ok"}, {"sentry", "missed", "status=error"}, {"sentry", "canceled", ""},
-		{"kuma", "ok", "status=up"}, {"kuma", "lost", "status=down"}, {"kuma", "running", ""},
+		{"cronitor", "running", "state=run"}, {"cronitor", "ok", "state=complete"}, {"cronitor", "failed", "state=fail&status_code=3"}, {"cronitor", "skipped", ""}, {"cronitor", "canceled", "state=complete"},
+		{"sentry", "running", "status=in_progress"}, {"sentry", "ok", "duration=200.120&env=prod&status=ok"}, {"sentry", "missed", "status=error"}, {"sentry", "canceled", "status=ok"}, {"sentry", "skipped", ""},
+		{"kuma", "ok", "status=up"}, {"kuma", "lost", "status=down"}, {"kuma", "running", ""}, {"kuma", "canceled", ""},
 	} {
 		e := failedEvent("Backup", 3)
 		e.Name = tt.event
