@@ -275,8 +275,8 @@ func (g registry) removePredecessors(ctx context.Context, name string) {
 	_ = g.ForgetLost(ctx, name, ids...)
 }
 
-// RememberLost is the time for which [registry.RecentlyLost] lists a lost replica. mostLost is the maximum number of replicas in this list.
-const RememberLost, mostLost = 24 * time.Hour, 100
+// RememberLost is the time for which [registry.RecentlyLost] lists a lost replica. MaxLost is the maximum number of replicas in this list: the oldest make room.
+const RememberLost, MaxLost = 24 * time.Hour, 100
 
 // ClaimLost removes a lost replica from the list of [registry.LostReplicas]. If several callers claim the same replica, claimed is true for one of them, which
 // reports the loss. ClaimLost then adds the name of the replica to the list of [registry.RecentlyLost], unless a replica with this name is registered. It also
@@ -307,7 +307,7 @@ func (g registry) listLost(ctx context.Context, lost LostReplica) error {
 	}
 	cmds, err := g.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.ZAdd(ctx, g.key("lost"), redis.Z{Score: float64(lost.Seen.UnixMilli()), Member: name})
-		p.ZRemRangeByRank(ctx, g.key("lost"), 0, -1-mostLost)
+		p.ZRemRangeByRank(ctx, g.key("lost"), 0, -1-MaxLost)
 		p.PExpire(ctx, g.key("lost"), RememberLost)
 		return nil
 	})
@@ -325,7 +325,7 @@ type NamedLost struct {
 func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
-	claimed := g.redis.ZRevRangeWithScores(ctx, g.key("lost"), 0, mostLost-1)
+	claimed := g.redis.ZRevRangeWithScores(ctx, g.key("lost"), 0, MaxLost-1)
 	if err := errorOf(ctx, claimed); err != nil {
 		return nil, fmt.Errorf("list lost replicas: %w", err)
 	}

@@ -1209,6 +1209,63 @@ func TestProblemThatIsNotOver(t *testing.T) {
 	})
 }
 
+// TestManyLostReplicas sends no end of a problem whose replica is still away, and only makes room in the list of lost replicas.
+func TestManyLostReplicas(t *testing.T) {
+	inBench(t, 30*time.Second, func(b *bench) {
+		defer b.lead(1)()
+		lose := func(from, to int) {
+			for n := from; n < to; n++ {
+				r := journal.Replica{ID: fmt.Sprintf("r%d-abcdefgh", n), Name: fmt.Sprint("r", n), Seen: time.Now()}
+				_, registered := b.journal.Register(b.Context(), r, time.Millisecond)
+				time.Sleep(2 * time.Millisecond)
+				if claimed, err := b.journal.ClaimLost(b.Context(), journal.LostReplica{ID: r.ID, Seen: r.Seen}); !claimed {
+					b.Fatal(registered, err)
+				}
+			}
+		}
+		ends := func() (ended []string) {
+			list, err := b.journal.RecentlyLost(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			var problems []Problem
+			for _, l := range list {
+				problems = append(problems, Problem{Name: notify.ReplicaLost, Subject: l.Name, Since: l.Seen})
+			}
+			b.setProblems(problems...)
+			time.Sleep(2 * time.Minute)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for _, m := range b.sent {
+				for _, e := range m.Events {
+					if e.Name == notify.Fixed {
+						ended = append(ended, e.Problem)
+					}
+				}
+			}
+			b.sent = nil
+			return ended
+		}
+		lose(0, journal.MaxLost)
+		if got := ends(); got != nil {
+			b.Errorf("ended: %q", got)
+		}
+		lose(journal.MaxLost, journal.MaxLost+5)
+		if got := ends(); got != nil {
+			b.Errorf("ended, as the list is full: %q", got)
+		}
+		if open, err := b.journal.OpenProblems(b.Context(), "ops"); err != nil || len(open) != journal.MaxLost {
+			b.Errorf("%v, %d are open", err, len(open))
+		}
+		if err := b.journal.ForgetLost(b.Context(), "r5"); err != nil {
+			b.Fatal(err)
+		}
+		if got := ends(); !slices.Equal(got, []string{"replica_lost r5"}) {
+			b.Errorf("ended: %q", got)
+		}
+	})
+}
+
 // TestStartOfLongAgo is not sent.
 func TestStartOfLongAgo(t *testing.T) {
 	inBench(t, 0, func(b *bench) {

@@ -124,14 +124,13 @@ func changesFor(cfg *config.Config, t config.Notify, open map[string]time.Time, 
 		switch at, ok := fixed[job]; {
 		case failed && ok:
 			addEnd(&r, t, key, notify.Event{Job: job, At: latest(at, since), Since: since, Text: "ok again"})
-		case !failed && !on[key] && name != notify.Redis:
+		case failed || on[key] || name == notify.Redis:
+		case name == notify.ReplicaLost && isForgotten(since, problems, now):
+			r.Closed = append(r.Closed, key)
+		default:
 			e := notify.Event{At: now, Since: since, Text: "over: " + key}
-			if isJobProblem(name) {
+			if slices.Contains([]string{notify.Slow, notify.Stale, notify.Overdue}, name) {
 				e.Job = subject
-			}
-			if name == notify.ReplicaLost && now.Sub(since) >= journal.RememberLost {
-				r.Closed = append(r.Closed, key) // the replica is only forgotten
-				continue
 			}
 			addEnd(&r, t, key, e)
 		}
@@ -151,8 +150,10 @@ func addEnd(r *journal.QueueRequest, t config.Notify, key string, e notify.Event
 	}
 }
 
-func isJobProblem(name string) bool {
-	return name == notify.Slow || name == notify.Stale || name == notify.Overdue
+// isForgotten reports whether the list of lost replicas may have dropped a replica that is still away: for its age, or to make room for others that were lost later.
+func isForgotten(since time.Time, problems []Problem, now time.Time) bool {
+	later := slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return p.Name != notify.ReplicaLost || p.Since.Before(since) })
+	return len(later) >= journal.MaxLost || now.Sub(since) >= journal.RememberLost
 }
 
 // concerns reports whether a target gets the events of a problem. The problem of a job concerns only the targets of the job.
