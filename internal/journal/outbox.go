@@ -64,22 +64,18 @@ func (h *history) noteDropped(ctx context.Context, jobs []*jobWrite) error {
 	for _, w := range jobs {
 		if w.dropped != nil && w.dropped.Val() > 0 {
 			errs.Add(errorOf(ctx, h.redis.HIncrBy(ctx, h.key(outboxDropped), w.job, w.dropped.Val())))
+			errs.Add(errorOf(ctx, h.redis.PExpire(ctx, h.key(outboxDropped), keepDeliveries)))
 		}
 	}
 	return errs.Err()
 }
 
-// TakeDropped returns the number of records that the outbox of each job has lost because it was full, since the last call.
-func (h *history) TakeDropped(ctx context.Context) (map[string]int, error) {
+// DroppedRecords returns the number of records that the outbox of each job has lost because it was full, less what ClearDropped has subtracted.
+func (h *history) DroppedRecords(ctx context.Context) (map[string]int, error) {
 	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
-	var found *redis.MapStringStringCmd
-	cmds, err := h.redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		found = p.HGetAll(ctx, h.key(outboxDropped))
-		p.Del(ctx, h.key(outboxDropped))
-		return nil
-	})
-	if err := allErrors(ctx, cmds, err); err != nil {
+	found := h.redis.HGetAll(ctx, h.key(outboxDropped))
+	if err := errorOf(ctx, found); err != nil {
 		return nil, fmt.Errorf("read what full outboxes have lost: %w", err)
 	}
 	dropped := map[string]int{}
@@ -89,6 +85,20 @@ func (h *history) TakeDropped(ctx context.Context) (map[string]int, error) {
 		}
 	}
 	return dropped, nil
+}
+
+// ClearDropped subtracts what every target has counted. An outbox may have lost more in the meantime. If ClearDropped fails, the records are counted twice.
+func (h *history) ClearDropped(ctx context.Context, counted map[string]int) error {
+	ctx, cancel := h.withTimeout(ctx)
+	defer cancel()
+	cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for job, n := range counted {
+			p.HIncrBy(ctx, h.key(outboxDropped), job, -int64(n))
+		}
+		p.PExpire(ctx, h.key(outboxDropped), keepDeliveries)
+		return nil
+	})
+	return wrapIf("clear what full outboxes have lost", allErrors(ctx, cmds, err))
 }
 
 // postedText returns the entry of an outbox: the JSON of a record, and the targets as a further field.

@@ -292,7 +292,7 @@ func (d *Dispatcher) findLost(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err //nolint:wrapcheck // the error names the operation
 	}
-	lost, err := d.Journal.TakeDropped(ctx)
+	lost, err := d.Journal.DroppedRecords(ctx)
 	if err != nil {
 		return err //nolint:wrapcheck // the error names the operation
 	}
@@ -301,7 +301,6 @@ func (d *Dispatcher) findLost(ctx context.Context, cfg *config.Config) error {
 		requests[name] = &journal.QueueRequest{}
 	}
 	for name, n := range lost {
-		d.Log.Warn("notifications dropped: no replica led for too long, or too many came", "job", name, "dropped", n)
 		if job := cfg.Job(name); job != nil {
 			for _, target := range job.Notify {
 				if r := requests[target]; r != nil {
@@ -312,6 +311,12 @@ func (d *Dispatcher) findLost(ctx context.Context, cfg *config.Config) error {
 	}
 	if err := d.queueAll(ctx, requests); err != nil {
 		return err
+	}
+	if err := d.Journal.ClearDropped(ctx, lost); err != nil { // only now: what a replaced leader reads, its successor counts
+		return err //nolint:wrapcheck // the error names the operation
+	}
+	for name, n := range lost {
+		d.Log.Warn("notifications dropped: no replica led for too long, or too many came", "job", name, "dropped", n)
 	}
 	return d.Journal.ForgetTargets(ctx, d.Now()) //nolint:wrapcheck // the error names the operation
 }

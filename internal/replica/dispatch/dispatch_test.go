@@ -384,6 +384,32 @@ func TestFullOutbox(t *testing.T) {
 	})
 }
 
+// TestFullOutboxOfAReplacedLeader keeps what full outboxes have lost until a leader has counted it for each target.
+func TestFullOutboxOfAReplacedLeader(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		lead := func(token int64, dropped int64) {
+			stop := b.lead(token)
+			time.Sleep(2 * time.Second)
+			stop()
+			if s := b.state(); s.Dropped != dropped {
+				b.Errorf("leader %d: %+v, want %d dropped", token, s, dropped)
+			}
+		}
+		lead(5, 0)
+		var records []journal.Record
+		for n := range 1003 {
+			at := time.Now().Add(time.Duration(n) * time.Millisecond)
+			records = append(records, journal.Record{RunID: fmt.Sprint(n), Job: "a", Attempt: 1, Token: 1, Replica: "r", Outcome: journal.OutcomeFailed, Started: at, Finished: at})
+		}
+		if err := b.journal.Record(b.Context(), records); err != nil {
+			b.Fatal(err)
+		}
+		lead(1, 0) // which was replaced
+		lead(6, 3)
+		lead(7, 3)
+	})
+}
+
 // leadForAFailure leads for two seconds, after a failure of job a.
 func (b *bench) leadForAFailure() {
 	stop := b.lead(1)
