@@ -153,27 +153,29 @@ func looks(b *tab, p *httptest.Server) {
 	b.shows("Sign in with")
 }
 
-// renews has sessions that end: a page that is loaded then, and one that renews itself, lead to the provider without a click.
+// renews has sessions that end: a page that is loaded then, and one that renews itself, lead to the provider without a click. The session of another user reloads it.
 func renews(b *tab, p *httptest.Server) {
-	b.setSession(p, b.base, -time.Minute)
+	b.setSession(p, b.base, "ann", -time.Minute)
 	b.open("/jobs/beat")
 	b.shows("Username:")
 	b.fill("username", "ann")
 	b.fill("password", password)
 	b.click("button", "Login")
 	b.shows("oidc:ann@example.com", "Job beat")
-	b.setSession(p, b.base, 3*time.Second)
+	b.setSession(p, b.base, "ann", 3*time.Second)
 	b.open("/")
 	b.shows("oidc:ann@example.com", "Live")
 	b.shows("Username:")
 	b.fill("username", "ann")
 	b.fill("password", password)
 	b.click("button", "Login")
-	b.shows("oidc:ann@example.com", "Overview")
+	b.shows("oidc:ann@example.com", "Overview", "Live")
+	b.setSession(p, b.base, "vic", time.Hour) // as if she logged in in another tab
+	b.shows("Overview", "oidc:vic@example.com")
 }
 
-// setSession gives the browser a session of ann that ends after a time, signed as replicas do. redirect is the beginning of their redirect_url.
-func (b *tab) setSession(p *httptest.Server, redirect string, lasts time.Duration) {
+// setSession gives the browser the session of an operator that ends after a time, signed as replicas do. redirect is the beginning of their redirect_url.
+func (b *tab) setSession(p *httptest.Server, redirect, name string, lasts time.Duration) {
 	b.t.Helper()
 	type role struct {
 		name   string
@@ -184,7 +186,7 @@ func (b *tab) setSession(p *httptest.Server, redirect string, lasts time.Duratio
 		[]role{{"operator", []string{"sre"}}, {"viewer", []string{"staff"}}}})
 	must(b.t, err)
 	encode := base64.RawURLEncoding.EncodeToString
-	text := fmt.Sprintf("oidc.%s.operator.%d.ID", encode([]byte("oidc:ann@example.com")), time.Now().Add(lasts).Unix())
+	text := fmt.Sprintf("oidc.%s.operator.%d.ID", encode([]byte("oidc:"+name+"@example.com")), time.Now().Add(lasts).Unix())
 	mac := hmac.New(sha256.New, key.Sum(nil))
 	mac.Write([]byte(text))
 	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
@@ -195,7 +197,7 @@ func (b *tab) setSession(p *httptest.Server, redirect string, lasts time.Duratio
 
 // goesOn looks at a replica that was started without its provider: it takes the session of another one, its login names the fault, and jobs run.
 func goesOn(b *tab, p *httptest.Server, c *cluster) {
-	b.setSession(p, c.urls["r1"], time.Hour)
+	b.setSession(p, c.urls["r1"], "ann", time.Hour)
 	b.open("/jobs/beat")
 	b.shows("oidc:ann@example.com", "Job beat")
 	b.click("button", "Log out")

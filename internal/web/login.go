@@ -2,6 +2,7 @@ package web
 
 import (
 	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
 	"maps"
@@ -43,10 +44,14 @@ func (s sessions) addRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /logout", s.logout)
 }
 
-// logout ends the sessions of a browser on all replicas.
+// logout ends the sessions of a browser on all replicas. It refuses the form of a page that was opened by another user.
 func (s sessions) logout(w http.ResponseWriter, r *http.Request) {
+	now, opened := time.Now(), r.PostFormValue("user")
+	if user, is := s.userOf(r, now); is == known && opened != "" && opened != user.Name {
+		refuseRequest(w, r, http.StatusConflict, fmt.Sprintf("this page was opened by %.100s, and you are logged in as %s: open it again, and log out there", opened, user.Name))
+		return
+	}
 	http.SetCookie(w, s.sessionCookie(r, "", -1))
-	now := time.Now()
 	for _, cookie := range r.CookiesNamed(s.cfg.cookieName(r)) {
 		_, is := s.ofCookie(r.Context(), cookie.Value, now)
 		if is == unsure { // anybody could fill the list with cookies that no replica has signed
@@ -164,10 +169,8 @@ func (w *wrongTokens) delayAnswer(r *http.Request) {
 	if wait == 0 {
 		return
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(wait):
 	case <-r.Context().Done():
 	case <-Stopping(r.Context()):
 	}

@@ -26,16 +26,21 @@ const (
 // An action does what a form requests. It returns the path to which the browser is redirected afterwards.
 type action func(*http.Request) (to string, err error)
 
-// actionHandler refuses users without the right to act, before it reads the form.
+// actionHandler refuses users without the right to act, before it reads the form, and forms of a page that was opened by another user.
 func (h *handler) actionHandler(act action) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, may := h.actor(r); !may {
+		user, may := h.actor(r)
+		if !may {
 			h.renderPage(w, r, failedPage(errMayNotAct))
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, mostForm)
 		if err := r.ParseForm(); err != nil {
 			h.renderPage(w, r, failedPage(fmt.Errorf("read the form: %w: %w", cluster.ErrInvalid, err)))
+			return
+		}
+		if opened, named := r.PostForm["user"]; named && opened[0] != user { // programs need not name one
+			h.renderPage(w, r, failedPage(fmt.Errorf("this page was opened by %.100s, and %w as %s", opened[0], errOtherUser, user)))
 			return
 		}
 		to, err := act(r)

@@ -39,6 +39,34 @@ func TestViewersDoNotAct(t *testing.T) {
 	}
 }
 
+// TestFormsOfAnotherUser do nothing: the page was opened before another user logged in in the same browser.
+func TestFormsOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "")
+	s.fill()
+	s.must(redirected(s.post("/jobs/backup/pause", nil).Code))
+	before, _, err := s.operator.Acts(t.Context(), 100)
+	s.must(err)
+	type opened struct{ page, action string }
+	forms := map[opened]url.Values{{"/jobs/report/runs/run-0", "/jobs/report/cancel"}: nil, {"/pause", "/pause"}: nil, {"/resume", "/resume"}: nil}
+	for _, act := range []string{"trigger", "cancel", "pause"} {
+		forms[opened{"/jobs/report", "/jobs/report/" + act}] = nil
+	}
+	for at := range forms {
+		forms[at] = s.form(at.page, at.action)
+	}
+	s.name = "bob"
+	for at, form := range forms {
+		if w := s.post(at.action, form); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "this page was opened by alice, and you are logged in as bob") {
+			t.Errorf("%v: %d %s", at, w.Code, w.Body)
+		}
+	}
+	if acts, _, err := s.operator.Acts(t.Context(), 100); err != nil || len(acts) != len(before) {
+		t.Errorf("%v, acts %+v", err, acts)
+	}
+	s.must(redirected(s.post("/pause", s.form("/pause", "/pause")).Code))
+}
+
 // TestPauseAndResume pauses the jobs that a preview lists, and resumes them: no others, though the list has changed before the form was sent.
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()

@@ -109,7 +109,7 @@ func TestAuditLogIsShown(t *testing.T) {
 	}
 }
 
-// TestEveryActAsksForAReason: each form that acts has a field for it, and users can log out unless they are anonymous.
+// TestEveryActAsksForAReason: each form that acts has a field for it, and names the user; users can log out unless they are anonymous.
 func TestEveryActAsksForAReason(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "")
@@ -118,7 +118,7 @@ func TestEveryActAsksForAReason(t *testing.T) {
 	for path, forms := range map[string]int{"/jobs/report": 3, "/jobs/backup": 2, "/jobs/off": 1, "/jobs/report/runs/run-0": 1, "/pause": 1, "/resume": 1} {
 		body := s.get(path).Body.String()
 		acts, reasons := strings.Count(body, `method="post"`)-1, strings.Count(body, `name="reason" maxlength="200"`)
-		if acts != forms || reasons != forms || strings.Count(body, `action="/logout"`) != 1 {
+		if acts != forms || reasons != forms || strings.Count(body, `action="/logout"`) != 1 || strings.Count(body, `<input type="hidden" name="user" value="alice" />`) != forms+1 {
 			t.Errorf("%s: %d forms with %d reasons, want %d", path, acts, reasons, forms)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"html/template"
 	"mime"
 	"net/http"
-	"net/url"
 	"path"
 	"regexp"
 	"strings"
@@ -58,7 +57,7 @@ var passing = regexp.MustCompile(`data-now="\d+"|(<time [^>]*>|<span id="live"[^
 // renderPage writes a page. If rendering fails, it writes an error and no part of the page.
 func (h *handler) renderPage(w http.ResponseWriter, r *http.Request, p *page) {
 	p.Actor, p.MayAct = h.actor(r)
-	p.Said = noticeIn(r.URL.Query())
+	p.Said = notices[r.URL.Query().Get("said")]
 	var body bytes.Buffer
 	if err := h.pages[p.Template].ExecuteTemplate(&body, "layout.html", p); err != nil {
 		http.Error(w, "cannot make the page: "+err.Error(), http.StatusInternalServerError)
@@ -151,6 +150,8 @@ var errNoPage = errors.New("no such page")
 
 var errMayNotAct = errors.New("you may not act on this cluster")
 
+var errOtherUser = errors.New("you are logged in")
+
 type failure struct {
 	Mark            mark
 	Message, Advice string
@@ -172,6 +173,9 @@ func failedPage(err error) *page {
 	case errors.Is(err, errMayNotAct):
 		p.Title, p.Code = "Not allowed", http.StatusForbidden
 		f.Advice = "Your role (viewer) may look, and may not act. An operator can do this."
+	case errors.Is(err, errOtherUser):
+		p.Title, p.Code = "Another user is logged in", http.StatusConflict
+		f.Advice = "Nothing was done. Open the page again to act as this user."
 	case errors.Is(err, cluster.ErrInvalid), errors.Is(err, cluster.ErrNotATick):
 		p.Title, p.Code = "This request cannot be fulfilled", http.StatusBadRequest
 	case errors.Is(err, cluster.ErrDisabled), errors.Is(err, cluster.ErrNoReplica), errors.Is(err, cluster.ErrNoJobs), errors.Is(err, cluster.ErrTooMany):
@@ -275,5 +279,3 @@ var notices = map[string]string{
 	"paused":   "Paused: ticks are skipped until the pause ends. Runs that are under way go on.",
 	"resumed":  "Resumed: the job runs from its next tick on.",
 }
-
-func noticeIn(q url.Values) string { return notices[q.Get("said")] }

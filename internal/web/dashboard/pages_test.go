@@ -471,6 +471,9 @@ func TestEverythingIsBelowTheBasePath(t *testing.T) {
 		if got := nodes[0].attrs["data-base"]; got != base {
 			t.Errorf("%s: data-base is %q", path, got)
 		}
+		if got := nodes[0].attrs["data-user"]; got != "ann" {
+			t.Errorf("%s: data-user is %q", path, got)
+		}
 	}
 	_, text := s.send(http.MethodGet, base+"/palette.json", "", session)
 	var targets []target

@@ -290,3 +290,26 @@ func TestLogOutEndsASessionEverywhere(t *testing.T) {
 		t.Errorf("the list has %v, %v", ended, err)
 	}
 }
+
+// TestLogOutOfAnotherUser ends no session: the page was opened before another user logged in in the same browser.
+func TestLogOutOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	site := newSite(t, "")
+	s := site.serve(nil)
+	site.name = "ann"
+	form, bob := site.form("/cluster", "/logout").Encode(), s.logIn(bobsToken)
+	logOut := func(session string) (*http.Response, string) {
+		return s.send(http.MethodPost, "/logout", form, session, "Content-Type: application/x-www-form-urlencoded")
+	}
+	if resp, body := logOut(bob); resp.StatusCode != http.StatusConflict || len(resp.Cookies()) > 0 || !strings.Contains(body, "this page was opened by ann, and you are logged in as bob") {
+		t.Errorf("%d %v %s", resp.StatusCode, resp.Cookies(), body)
+	}
+	if resp, _ := s.send(http.MethodGet, "/cluster", "", bob); resp.StatusCode != http.StatusOK {
+		t.Errorf("the session of bob: %d", resp.StatusCode)
+	}
+	for name, session := range map[string]string{"her own session": s.logIn(annsToken), "no session": "Cookie: cronclave=ended"} {
+		if resp, body := logOut(session); resp.StatusCode != http.StatusSeeOther || len(resp.Cookies()) != 1 {
+			t.Errorf("%s: %d %s", name, resp.StatusCode, body)
+		}
+	}
+}

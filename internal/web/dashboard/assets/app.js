@@ -68,11 +68,21 @@
     return typing || pressed || $("palette").open || (selected > 0 && Date.now() - selected < selectionHolds);
   };
 
+  // reload loads the page once: again and again would never let a slow provider answer.
+  function reload() {
+    if (!leaving) location.reload();
+    leaving = true;
+  }
+
   // show has a page take the place of this one, now or later.
   function show(page) {
     waiting = page;
     if (busy()) {
       state("Paused while you select or type", "paused");
+      return;
+    }
+    if (page.documentElement.dataset.user !== root.dataset.user) { // another user has logged in, and the header and the forms are not theirs
+      reload();
       return;
     }
     waiting = null;
@@ -142,9 +152,8 @@
     const timer = setTimeout(() => controller.abort(), 10000);
     try {
       const answer = await fetch(location.href, { signal: controller.signal, headers: { Accept: "text/html", ...(tag && { "If-None-Match": tag }) } });
-      if (answer.redirected && new URL(answer.url).pathname === base + "/login" && !leaving && !busy() && !document.querySelector("[data-dirty]")) { // the session has ended
-        leaving = true; // loading again and again would never let a slow provider answer
-        location.reload();
+      if (answer.redirected && new URL(answer.url).pathname === base + "/login" && !busy() && !document.querySelector("[data-dirty]")) { // the session has ended
+        reload();
       }
       if (answer.status === 304) {
         failures = 0;
