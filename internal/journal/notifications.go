@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 const (
@@ -563,10 +561,7 @@ func (n notifications) OpenProblems(ctx context.Context, target string) (map[str
 func (n notifications) Deliveries(ctx context.Context, targets []string, most int) ([]Delivery, error) {
 	ctx, cancel := n.withTimeout(ctx)
 	defer cancel()
-	var (
-		all     = []Delivery{}
-		corrupt multierr.List
-	)
+	all := []Delivery{}
 	damaged, err := pipelineEach(ctx, n.namespace, targets, maxBatch, func(p redis.Pipeliner, target string) *redis.StringSliceCmd {
 		return p.ZRevRange(ctx, n.jobKey(target, "notify-log"), 0, int64(min(most, maxDeliveries)-1))
 	}, func(_ string, found *redis.StringSliceCmd) error {
@@ -577,9 +572,8 @@ func (n notifications) Deliveries(ctx context.Context, targets []string, most in
 	if err != nil {
 		return nil, fmt.Errorf("read the log of notifications: %w", err)
 	}
-	corrupt.Add(damaged)
 	slices.SortStableFunc(all, func(a, b Delivery) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Target, b.Target)) })
-	return all[:min(len(all), most)], corrupt.Err()
+	return all[:min(len(all), most)], damaged
 }
 
 const notifyTargets = "notify-targets"

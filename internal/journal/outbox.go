@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -169,17 +170,13 @@ func decodePosted(job, text string) (Posted, error) {
 func (h *history) ClearOutbox(ctx context.Context, records []Posted) error {
 	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
-	var jobs []string
 	byJob := map[string][]any{}
 	for _, r := range records {
-		if byJob[r.Job] == nil {
-			jobs = append(jobs, r.Job)
-		}
 		byJob[r.Job] = append(byJob[r.Job], r.text)
 	}
 	cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, job := range jobs {
-			p.ZRem(ctx, h.jobKey(job, "outbox"), byJob[job]...)
+		for job, texts := range byJob {
+			p.ZRem(ctx, h.jobKey(job, "outbox"), texts...)
 			p.ZRem(ctx, h.key("outboxes"), job)
 		}
 		return nil
@@ -187,7 +184,7 @@ func (h *history) ClearOutbox(ctx context.Context, records []Posted) error {
 	if err := allErrors(ctx, cmds, err); err != nil {
 		return fmt.Errorf("clear the outboxes: %w", err)
 	}
-	_, err = h.findOutboxes(ctx, jobs) // a replica may have posted a record just before its job was removed from the index
+	_, err = h.FindOutboxes(ctx, slices.Collect(maps.Keys(byJob))) // a replica may have posted a record just before its job was removed from the index
 	return err
 }
 
@@ -196,10 +193,6 @@ func (h *history) ClearOutbox(ctx context.Context, records []Posted) error {
 func (h *history) FindOutboxes(ctx context.Context, jobs []string) (found []string, err error) {
 	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
-	return h.findOutboxes(ctx, jobs)
-}
-
-func (h *history) findOutboxes(ctx context.Context, jobs []string) (found []string, err error) {
 	var entries []redis.Z
 	damaged, err := pipelineEach(ctx, h.namespace, jobs, maxBatch, func(p redis.Pipeliner, job string) *redis.IntCmd {
 		return p.Exists(ctx, h.jobKey(job, "outbox"))

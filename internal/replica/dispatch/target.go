@@ -60,13 +60,11 @@ func (t *target) run(ctx context.Context) {
 			t.Log.Debug("notifications wait", "target", t.name, "error", err)
 			pause = lookEvery
 		}
-		timer := time.NewTimer(min(pause, lookEvery))
 		select {
 		case <-ctx.Done():
 		case <-t.wake:
-		case <-timer.C:
+		case <-time.After(min(pause, lookEvery)):
 		}
-		timer.Stop()
 	}
 }
 
