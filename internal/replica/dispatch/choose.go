@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxRead is the number of notifications that are read at a time, and the maximum number of events in one message.
-	maxRead = 1000
+	// maxRead is the maximum number of notifications that are read at a time, and of events in one message. firstRead is the number if one event suffices.
+	maxRead, firstRead = 1000, 50
 	// maxListed and maxListedBytes bound the events in one message of a kind that is read by programs, which need each event.
 	maxListed      = 50
 	maxListedBytes = 20_000
@@ -37,9 +37,13 @@ type selection struct {
 // readNext reads the queue until it finds something that may be sent.
 func (t *target) readNext(ctx context.Context, cfg config.Notify, sender notify.Sender, now time.Time) (state journal.TargetState, s selection, err error) {
 	s.byJob, s.wait = isPacedByJob(cfg) || sender.IsByJob(ctx), longestPause
-	for last := (journal.Notification{}); ; {
+	page := maxRead
+	if cfg.GroupWait == 0 && len(t.failed) == 0 { // chooseSingle takes the first event that may be sent
+		page = firstRead
+	}
+	for last := (journal.Notification{}); ; page = maxRead {
 		var waiting []journal.Notification
-		state, waiting, err = t.Journal.Notifications(ctx, t.name, last, maxRead)
+		state, waiting, err = t.Journal.Notifications(ctx, t.name, last, page)
 		if err != nil {
 			return state, s, err //nolint:wrapcheck // the error names the operation
 		}
@@ -47,12 +51,12 @@ func (t *target) readNext(ctx context.Context, cfg config.Notify, sender notify.
 			state.Next = now // the clock of Redis was set back
 		}
 		t.paced = pacedAt(now, state.Jobs)
-		if last.ID == "" && len(waiting) < maxRead {
+		if last.ID == "" && len(waiting) < page {
 			t.forgetGone(waiting)
 		}
 		next := t.chooseNext(cfg, s.byJob, state, waiting, now)
-		s.chosen, s.rest, s.wait = next.chosen, next.rest || len(waiting) == maxRead, min(s.wait, next.wait)
-		if len(s.chosen) > 0 || len(waiting) < maxRead || state.Next.After(now) {
+		s.chosen, s.rest, s.wait = next.chosen, next.rest || len(waiting) == page, min(s.wait, next.wait)
+		if len(s.chosen) > 0 || len(waiting) < page || state.Next.After(now) {
 			return state, s, nil
 		}
 		last = waiting[len(waiting)-1]

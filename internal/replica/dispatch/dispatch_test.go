@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
@@ -29,6 +31,7 @@ type bench struct {
 	cfg     *config.Config
 	posts   *config.Config // of the replica that writes records; nil for cfg
 	journal *journal.Journal
+	redis   *redis.Client
 	answers []notify.Result // of the next attempts; then notify.Done
 	refused string          // jobs, of one letter each, whose events get the answer refusal
 	refusal notify.Result
@@ -58,6 +61,7 @@ func inBench(t *testing.T, wait time.Duration, test func(b *bench)) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		b.redis = rdb
 		test(b)
 	})
 }
@@ -1290,6 +1294,54 @@ func TestManyLostReplicas(t *testing.T) {
 			b.Errorf("ended: %q", got)
 		}
 	})
+}
+
+// A readCounter notes the largest number of notifications that came in one reply.
+type readCounter struct{ most atomic.Int64 }
+
+func (c *readCounter) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (c *readCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (c *readCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if found, is := cmd.(*redis.ZSliceCmd); is && cmd.Name() == "zrangebyscore" {
+				c.most.Store(max(c.most.Load(), int64(len(found.Val()))))
+			}
+		}
+		return err
+	}
+}
+
+// TestFewAreRead for a message with one event, if many wait. An event behind many of a job that has to wait is found all the same.
+func TestFewAreRead(t *testing.T) {
+	for kind, want := range map[string]struct {
+		most   int64 // notifications in one reply
+		sentOf string
+	}{"webhook": {firstRead, "a"}, "ping": {maxRead, "ab"}} {
+		t.Run(kind, func(t *testing.T) {
+			inBench(t, 0, func(b *bench) {
+				b.change(func(n *config.Notify) { n.Kind = kind })
+				for n := range 2 * firstRead {
+					b.record("a", fmt.Sprint(n), journal.OutcomeFailed)
+					time.Sleep(time.Millisecond)
+				}
+				b.record("b", "1", journal.OutcomeFailed)
+				var c readCounter
+				b.redis.AddHook(&c)
+				stop := b.lead(1)
+				time.Sleep(4 * time.Second)
+				stop()
+				jobs := map[string]bool{}
+				for _, m := range b.sent {
+					jobs[m.Events[0].Job] = true
+				}
+				if got := strings.Join(slices.Sorted(maps.Keys(jobs)), ""); got != want.sentOf || c.most.Load() > want.most {
+					b.Errorf("sent of %q, want %q; %d read at once, want %d", got, want.sentOf, c.most.Load(), want.most)
+				}
+			})
+		})
+	}
 }
 
 // TestStartOfLongAgo is not sent.
