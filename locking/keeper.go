@@ -4,7 +4,9 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -122,7 +124,9 @@ func (k *keeper) run() {
 	for !k.work.Over() {
 		if now := k.clock(); now-checked >= checkEvery {
 			checked = now
-			k.watchAll()
+			for _, l := range k.allLeases() {
+				l.checkDeadline()
+			}
 		}
 		batch, sleep := k.takeDue()
 		if len(batch) > 0 {
@@ -214,12 +218,6 @@ func (k *keeper) queueAgain(l *Lease) {
 	k.pushDue(l)
 }
 
-func (k *keeper) watchAll() {
-	for _, l := range k.allLeases() {
-		l.checkDeadline()
-	}
-}
-
 func (k *keeper) closeAll() {
 	for _, l := range k.allLeases() {
 		k.remove(l)
@@ -230,11 +228,7 @@ func (k *keeper) closeAll() {
 func (k *keeper) allLeases() []*Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	all := make([]*Lease, 0, len(k.held))
-	for _, l := range k.held {
-		all = append(all, l)
-	}
-	return all
+	return slices.Collect(maps.Values(k.held))
 }
 
 // A renewals is a heap of leases by the time of their next renewal.

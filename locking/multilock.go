@@ -280,31 +280,27 @@ func (s *LeaseSet) Tokens() map[string]Token {
 	return tokens
 }
 
-// Remaining returns the time for which the holder may rely on all leases without a renewal. It is negative after the end of any lease.
-func (s *LeaseSet) Remaining() time.Duration {
-	least := s.all[0].Remaining()
+func (s *LeaseSet) least(of func(*Lease) time.Duration) time.Duration {
+	least := of(s.all[0])
 	for _, l := range s.all[1:] {
-		least = min(least, l.Remaining())
+		least = min(least, of(l))
 	}
 	return least
+}
+
+// Remaining returns the time for which the holder may rely on all leases without a renewal. It is negative after the end of any lease.
+func (s *LeaseSet) Remaining() time.Duration {
+	return s.least((*Lease).Remaining)
 }
 
 // Length returns the shortest [Lease.Length] of the leases.
 func (s *LeaseSet) Length() time.Duration {
-	least := s.all[0].Length()
-	for _, l := range s.all[1:] {
-		least = min(least, l.Length())
-	}
-	return least
+	return s.least((*Lease).Length)
 }
 
 // Deadline returns the instant until which the holder may rely on all leases unless they are renewed: see [Lease.Deadline].
 func (s *LeaseSet) Deadline() time.Duration {
-	first := s.all[0].Deadline()
-	for _, l := range s.all[1:] {
-		first = min(first, l.Deadline())
-	}
-	return first
+	return s.least((*Lease).Deadline)
 }
 
 // OnExtend calls f whenever the deadline of the whole set changes, until stop is called: see [Lease.OnExtend].

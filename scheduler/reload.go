@@ -66,7 +66,8 @@ func (s *Scheduler) handleReload(r reload, now time.Time) {
 			s.agenda.Wake(&t.line, s.places.free(), now) // if PerReplica is greater now, parked ticks can be claimed
 		default:
 			s.dropOpen(t)
-			t.applySchedule(to)
+			t.applyConfig(to)
+			t.Spec, t.chain, t.Behind = to.Spec, to.chain, ""
 			s.tasks[name], t.dismissed = t, false
 			delete(s.dismissed, name)
 			s.inspections.announceTask(t, now)

@@ -92,12 +92,6 @@ func tasksOf(ticks []*tick) []*task {
 // applyConfig copies the configuration of a task with the same schedule.
 func (t *task) applyConfig(to *task) { t.Job, t.Rules, t.Elsewhere = to.Job, to.Rules, to.Elsewhere }
 
-// applySchedule copies the configuration and the schedule of another task. t must have no open ticks.
-func (t *task) applySchedule(to *task) {
-	t.applyConfig(to)
-	t.Spec, t.chain, t.Behind = to.Spec, to.chain, ""
-}
-
 // parseSchedule returns nil for a child.
 func (j *Job) parseSchedule() (*cronspec.Schedule, error) {
 	if j.isChained() {
@@ -188,19 +182,9 @@ func (c *Config) newTasks(jobs []Job) (map[string]*task, error) {
 	return tasks, errors.Join(append(faults, linkTasks(tasks))...)
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
+func earlier(a, b time.Time) time.Time { return slices.MinFunc([]time.Time{a, b}, time.Time.Compare) }
 
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
+func later(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // An unacked has the receipts for the records of one settlement that this replica has not acknowledged to Redis yet. Redis keeps a settlement until
 // it is acknowledged, because the replica that settled the tick may have died before it recorded the settlement.

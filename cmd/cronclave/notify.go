@@ -124,7 +124,6 @@ func testMessage(cfg *config.Config, target config.Notify) notify.Message {
 	return notify.Message{Namespace: cfg.Namespace, Events: []notify.Event{e}, Link: cfg.Server.URL}
 }
 
-// completeTargets completes the name of a target.
 func (a *app) completeTargets(_ *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	path, _ := a.configFile()
 	cfg, err := config.Load(path, config.Options{KeepUnset: true})

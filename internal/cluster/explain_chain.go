@@ -169,7 +169,7 @@ func (s *explainer) parentState() parentState {
 	switch {
 	case s.Phase == PhaseNoTick:
 		return parentBad
-	case s.goesOn():
+	case slices.ContainsFunc(slices.Concat(s.state.Running, s.state.Orphans), s.isHeldBy):
 		return parentPending
 	case len(s.Runs) > 0:
 		return s.stateOfRuns()
@@ -191,11 +191,6 @@ func (s *explainer) stateOfRuns() parentState {
 		return parentUnknown
 	}
 	return parentOK
-}
-
-// goesOn reports whether a run of the tick has not ended: it holds a slot, or waits for its recovery.
-func (s *explainer) goesOn() bool {
-	return slices.ContainsFunc(slices.Concat(s.state.Running, s.state.Orphans), s.isHeldBy)
 }
 
 // countingRuns returns the runs of lastRuns except manual runs, because no job runs after a manual run.

@@ -28,10 +28,6 @@ type HistoryRequest struct {
 	Output bool
 }
 
-func (q HistoryRequest) isFiltered() bool {
-	return q.Outcomes != nil || !q.Since.IsZero() || !q.Until.IsZero()
-}
-
 func (q HistoryRequest) includesRecord(r journal.Record) bool {
 	at := r.Finished
 	if r.Outcome == journal.OutcomeRunning {
@@ -79,7 +75,7 @@ func (o *Operator) History(ctx context.Context, req HistoryRequest) (*History, e
 // readRecords reads the records of a request, and reports whether there are more. With an error about damaged data, the other records are valid.
 func (o *Operator) readRecords(ctx context.Context, req HistoryRequest) (records []journal.Record, more bool, err error) {
 	switch {
-	case req.isFiltered():
+	case req.Outcomes != nil || !req.Since.IsZero() || !req.Until.IsZero():
 		records, err = o.readFiltered(ctx, req)
 	case req.Limit > 0:
 		records, err = o.journal.Runs(ctx, req.Job, req.Limit+1, false)

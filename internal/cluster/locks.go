@@ -238,9 +238,7 @@ func (l *Lock) setHolders(rows []lease.Row, users map[string]Waiter, now time.Ti
 			Since: grantedAt(int64(row.Token), now), Expires: row.Expires})
 	}
 	slices.SortFunc(l.Holders, func(a, b SlotHolder) int { return cmp.Compare(a.Slot, b.Slot) })
-	for _, user := range users {
-		l.Waiting = append(l.Waiting, user)
-	}
+	l.Waiting = slices.AppendSeq(l.Waiting, maps.Values(users))
 	slices.SortFunc(l.Waiting, func(a, b Waiter) int {
 		return cmp.Or(orZero(a.Since).Compare(orZero(b.Since)), cmp.Compare(a.Owner, b.Owner))
 	})

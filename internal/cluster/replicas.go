@@ -132,9 +132,6 @@ func (r *statusReader) readIncidents(ctx context.Context) (err error) {
 	return nil
 }
 
-// isRegistering reports whether Redis came back so recently that a replica may be up without a registration.
-func (r *statusReader) isRegistering() bool { return r.status.Now.Sub(r.back) < registerWithin }
-
 // rememberStandstill is the time for which a status shows that a replica stood still.
 const rememberStandstill = time.Hour
 
@@ -154,7 +151,7 @@ func (r *statusReader) readLost(ctx context.Context) error {
 		up := slices.ContainsFunc(r.replicas, func(e journal.Replica) bool { return e.Name == l.Name })
 		switch {
 		case up || r.status.Now.Sub(l.Seen) >= journal.RememberLost:
-		case missing[l.Name] != nil && r.isRegistering(): // the replica may be up, and not registered again yet
+		case missing[l.Name] != nil && r.status.Now.Sub(r.back) < registerWithin: // the replica may be up, and not registered again yet
 			r.awaited = true
 		default:
 			r.status.Lost = append(r.status.Lost, LostReplica(l))

@@ -214,7 +214,6 @@ func (c *fileChecks) ofReplica(r *schema.Reader, redis *Redis, server *Server) {
 	}
 }
 
-// ofTraces checks the files of [traces].
 func (c *fileChecks) ofTraces(r *schema.Reader, t *Traces) {
 	table, _ := r.Set("traces.headers_from_file")
 	for _, name := range slices.Sorted(maps.Keys(t.HeadersFromFile)) {

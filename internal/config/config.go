@@ -16,6 +16,7 @@ package config
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -227,15 +228,10 @@ func (c *Config) Job(name string) *Job {
 // Withheld returns the names of the environment variables that the job does not inherit: all variables that the configuration uses outside the job's own `env`.
 func (c *Config) Withheld(j *Job) map[string]bool {
 	names := make(map[string]bool)
-	for name := range c.EnvTaken {
-		names[name] = true
-	}
+	maps.Copy(names, c.EnvTaken)
 	for _, other := range c.WrittenJobs() {
-		if other.Name == j.Name || other.Name == j.Of {
-			continue
-		}
-		for name := range other.EnvTaken {
-			names[name] = true
+		if other.Name != j.Name && other.Name != j.Of {
+			maps.Copy(names, other.EnvTaken)
 		}
 	}
 	return names

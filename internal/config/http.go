@@ -307,10 +307,3 @@ func tracesKeys() schema.Section[Traces] {
 		}, headerKeys(func(t *Traces) *HeaderTable { return &t.HeaderTable })...),
 	}
 }
-
-// checkTraces reports a missing traces.url. table is [traces] of the first file that has it.
-func checkTraces(r *schema.Reader, table document.Value) {
-	if _, set := r.Set("traces.url"); table.IsTable() && !set && !r.Meant("traces.url") {
-		r.Fault(table.AtKey(), "[traces] has no url; set url")
-	}
-}

@@ -149,11 +149,6 @@ func ParseTarget(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// isProtected reports whether what is sent to a URL can't be read on the way: it uses TLS, or does not leave this machine.
-func isProtected(u *url.URL) bool {
-	return u.Scheme != "http" && u.Scheme != "smtp+plain" || isLoopbackHost(u.Hostname())
-}
-
 func readNotify(r *schema.Reader, v document.Value, t *top) {
 	eachNamed(r, v, "target", func(target document.Value) {
 		n := newNotify()
@@ -211,7 +206,7 @@ func checkTargetURL(r *schema.Reader, v document.Value, n *Notify) {
 		r.Fault(at, "url is not for kind %q; mail needs smtps:// or smtp://, the others https://", n.Kind)
 	case n.Kind == "ntfy" && strings.Trim(u.Path, "/") == "":
 		r.Fault(at, "url has no topic; write https://ntfy.sh/TOPIC")
-	case !isProtected(u):
+	case (u.Scheme == "http" || u.Scheme == "smtp+plain") && !isLoopbackHost(u.Hostname()):
 		r.Warn(at, "url is not protected: others on the way can read the messages and the URL, which is a secret; write %s", map[bool]string{true: "smtps:// or smtp://", false: "https://"}[n.Kind == "mail"])
 	case n.Kind == "teams" && (host == "webhook.office.com" || strings.HasSuffix(host, ".webhook.office.com") || host == "outlook.office.com"):
 		r.Warn(at, `url is a connector of Office 365, and Microsoft has retired these; create a workflow "When a Teams webhook request is received"`)
@@ -284,7 +279,6 @@ func (t *top) checkTargets(r *schema.Reader, files *fileChecks) {
 	}
 }
 
-// ofTarget checks the files of a target.
 func (c *fileChecks) ofTarget(v document.Value, n Notify) {
 	check := func(key, path string, secret bool) {
 		if at, set := v.Get(key); set && path != "" {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -194,18 +195,12 @@ func pathOf(address string) string {
 
 // Base returns the prefix of all paths that browsers request, or "". It is the path under which a proxy serves the pages.
 func (s Server) Base() string {
-	if s.BasePath == "" {
-		return pathOf(s.URL)
-	}
-	return s.BasePath
+	return cmp.Or(s.BasePath, pathOf(s.URL))
 }
 
 // RedirectURL returns the address to which the OpenID Connect provider redirects browsers. OIDC must not be nil.
 func (s Server) RedirectURL() string {
-	if s.OIDC.RedirectURL == "" {
-		return s.URL + callbackPath
-	}
-	return s.OIDC.RedirectURL
+	return cmp.Or(s.OIDC.RedirectURL, s.URL+callbackPath)
 }
 
 // hasUnset reports whether a value contains a variable that [Options.KeepUnset] has left in it.
@@ -325,10 +320,10 @@ func heartbeatKeys() schema.Section[Heartbeat] {
 	}
 }
 
-// checkHeartbeat reports a missing heartbeat.url. table is [heartbeat] of the first file that has it.
-func checkHeartbeat(r *schema.Reader, table document.Value) {
-	if _, set := r.Set("heartbeat.url"); table.IsTable() && !set && !r.Meant("heartbeat.url") {
-		r.Fault(table.AtKey(), "[heartbeat] has no url; set url")
+// checkURL reports a missing url of [heartbeat] or [traces]. table is the table of the first file that has it.
+func checkURL(r *schema.Reader, name string, table document.Value) {
+	if _, set := r.Set(name + ".url"); table.IsTable() && !set && !r.Meant(name+".url") {
+		r.Fault(table.AtKey(), "[%s] has no url; set url", name)
 	}
 }
 

@@ -201,8 +201,8 @@ func assembleConfig(r *schema.Reader, roots []document.Value, files *fileChecks,
 		topKeys().Read(r, root, t)
 	}
 	checkRedis(r, &t.Redis)
-	checkHeartbeat(r, t.tables["heartbeat"])
-	checkTraces(r, t.tables["traces"])
+	checkURL(r, "heartbeat", t.tables["heartbeat"])
+	checkURL(r, "traces", t.tables["traces"])
 	t.Traces.named = nil
 	checkServer(r, t.tables["server"], t.Server)
 	files.ofReplica(r, &t.Redis, &t.Server)

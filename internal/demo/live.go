@@ -30,7 +30,7 @@ func (d *demo) printIntroduction() {
 			d.view.printLine(yellow, "--for %v is short: a replica is killed only if the take-over fits in, for which %v are enough", d.Length, Needs)
 		}
 	}
-	d.view.printHeader()
+	d.view.printLine(bold, "%s", d.view.formatColumns("TIME", "JOB", "TICK", "REPLICA", "SLOT", "TOKEN", "OUTCOME"))
 }
 
 // beat is the interval at which the demo checks for what is due.
@@ -361,10 +361,6 @@ func (v *view) paintText(c colour, text string) string {
 // printLine prints a line that is not an event.
 func (v *view) printLine(c colour, format string, args ...any) {
 	fmt.Fprintln(v.out, v.paintText(c, fmt.Sprintf(format, args...)))
-}
-
-func (v *view) printHeader() {
-	v.printLine(bold, "%s", v.formatColumns("TIME", "JOB", "TICK", "REPLICA", "SLOT", "TOKEN", "OUTCOME"))
 }
 
 // formatColumns formats an event as a line. With job names of six characters, the outcome begins after 61 columns.

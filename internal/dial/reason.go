@@ -18,8 +18,7 @@ func FailureReason(err error) string {
 	if reason := tlsFault(err); reason != "" {
 		return reason
 	}
-	var step *Error
-	if errors.As(err, &step) {
+	if step, ok := errors.AsType[*Error](err); ok {
 		return step.Error() // contains the host and the address, but no other part of the URL
 	}
 	var name *net.DNSError

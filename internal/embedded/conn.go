@@ -34,10 +34,6 @@ type queuedConn struct {
 	closing bool
 }
 
-func newQueuedConn(c net.Conn) *queuedConn {
-	return &queuedConn{Conn: c, wake: make(chan struct{}, 1)}
-}
-
 // Read returns bytes from the client. It fails if they are not a valid request.
 func (c *queuedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)

@@ -221,7 +221,7 @@ func (s *Server) serveConn(conn net.Conn, peers *server.Server) bool {
 		conn.Close()
 		return false
 	}
-	q := newQueuedConn(conn)
+	q := &queuedConn{Conn: conn, wake: make(chan struct{}, 1)}
 	s.running.Go(q.drain)
 	peers.ServeConn(q)
 	return true

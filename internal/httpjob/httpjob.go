@@ -152,7 +152,7 @@ func (r *Request) checkRedirect(next *http.Request, via []*http.Request) error {
 	}
 	next.Header.Del("Referer") // net/http has set it to the last URL
 	for _, hop := range slices.Concat(via[1:], []*http.Request{next}) {
-		if sameServer(via[0].URL, hop.URL) {
+		if from, to := via[0].URL, hop.URL; from.Host == to.Host && (from.Scheme == to.Scheme || to.Scheme == "https") {
 			continue
 		}
 		if next.Body != nil && next.Body != http.NoBody || len(r.TLS.Cert) > 0 || r.TLS.ServerName != "" {
@@ -164,19 +164,13 @@ func (r *Request) checkRedirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// sameServer reports whether b is on the host of a, and not less protected.
-func sameServer(a, b *url.URL) bool {
-	return a.Host == b.Host && (a.Scheme == b.Scheme || b.Scheme == "https")
-}
-
 // proxyError is the status code of a proxy that did not open a connection.
 type proxyError int
 
 func (e proxyError) Error() string { return "the proxy answered " + StatusText(int(e)) }
 
 func failureReason(err error) string {
-	var refused proxyError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[proxyError](err); ok {
 		return refused.Error()
 	}
 	return dial.FailureReason(err)

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -83,13 +84,7 @@ func (c *calendarParser) readWeekdays(text string) error {
 			return fmt.Errorf("%q is no day of the week", shorten(item))
 		}
 		const sunday = 7 // the week of systemd begins with Monday
-		if from == 0 {
-			from = sunday
-		}
-		if to == 0 {
-			to = sunday
-		}
-		if from > to {
+		if from, to = cmp.Or(from, sunday), cmp.Or(to, sunday); from > to {
 			return fmt.Errorf("%q goes backwards", item)
 		}
 		f.set |= steps(from, to, 1)

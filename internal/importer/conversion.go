@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -38,7 +39,6 @@ type conversion struct {
 	unzoned  bool // a job has no zone of its own, and Options.Timezone is empty
 }
 
-// newEntry adds an entry.
 func (c *conversion) newEntry(place string, lines ...string) *entry {
 	e := &entry{place: place, source: lines}
 	c.entries = append(c.entries, e)
@@ -74,10 +74,5 @@ func (c *conversion) warn(format string, args ...any) {
 }
 
 func sortedKeys[T any](m map[string]T) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(m))
 }

@@ -201,9 +201,7 @@ func (m *moment) readValues(from tree, keys map[int]string) error {
 			}
 			set |= 1 << n
 		}
-		if set == 0 {
-			set = s.all()
-		}
+		set = cmp.Or(set, s.all())
 		m.fields[index] = field{set: set, text: s.format(set, index)}
 	}
 	return nil

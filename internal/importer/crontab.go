@@ -391,9 +391,7 @@ func (t *crontab) setProgram(e *entry, command string) {
 			e.user = ""
 		}
 	}
-	if e.user == "" {
-		e.user = t.owner
-	}
+	e.user = cmp.Or(e.user, t.owner)
 	command = t.dropFlags(e, command)
 	if command == "" {
 		e.refuse("a line without a command")
@@ -509,7 +507,6 @@ func splitPercent(command string, keepBackslashes bool) (body, input string) {
 	return b.String(), strings.ReplaceAll(input, escaped, "%")
 }
 
-// shellQuote quotes a word for sh.
 func shellQuote(s string) string {
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(safeInShell, r) }) {
 		return s

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -82,12 +83,9 @@ func (e *entry) refuse(format string, args ...any) {
 // note adds a remark once.
 func (e *entry) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	for _, n := range e.notes {
-		if n == text {
-			return
-		}
+	if !slices.Contains(e.notes, text) {
+		e.notes = append(e.notes, text)
 	}
-	e.notes = append(e.notes, text)
 }
 
 // setTime sets the schedule, with the years as bounds in the job's zone.

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -458,9 +459,7 @@ func (s service) readSettings() {
 	case s.dir == "~":
 		s.refuse("WorkingDirectory=~: write the home of %s", s.user)
 	}
-	if s.user == "" {
-		s.user = "root"
-	}
+	s.user = cmp.Or(s.user, "root")
 	s.keepsPrivileges = s.unit.isTrue("Service.NoNewPrivileges")
 	if s.unit.isTrue("Service.DynamicUser") {
 		s.refuse("DynamicUser=yes has no equivalent")

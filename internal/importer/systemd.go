@@ -283,13 +283,9 @@ func (c *conversion) readTimer(u *unit, set unitSet) {
 	}
 }
 
-// setTimes sets the schedule and the policies of a timer.
 func (c *conversion) setTimes(e *entry, u *unit) {
 	events := u.all("Timer.OnCalendar")
-	every := u.last("Timer.OnUnitActiveSec")
-	if every == "" {
-		every = u.last("Timer.OnUnitInactiveSec")
-	}
+	every := cmp.Or(u.last("Timer.OnUnitActiveSec"), u.last("Timer.OnUnitInactiveSec"))
 	switch {
 	case len(events) > 0 && every != "":
 		e.refuse("OnCalendar= beside OnUnitActiveSec=: write two jobs")

@@ -118,8 +118,7 @@ func wrapIf(what string, err error) error {
 // wholeFailure returns err if it concerns the whole pipeline: a network error, or an error with which Redis refused every command. If Redis refuses the
 // connection, no command has an error of its own.
 func wholeFailure(cmds []redis.Cmder, err error) error {
-	var reply redis.Error
-	if !errors.As(err, &reply) || !slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
+	if _, reply := errors.AsType[redis.Error](err); !reply || !slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
 		return err
 	}
 	for _, c := range cmds {

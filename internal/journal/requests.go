@@ -252,7 +252,9 @@ func (l requestList) Subscribe(ctx context.Context, f func([]Request)) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		l.keepSubscribed(ctx, arrived)
+		for ; ctx.Err() == nil; backoff.Sleep(ctx, redial) {
+			l.listenOnce(ctx, arrived)
+		}
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -268,12 +270,6 @@ func (l requestList) Subscribe(ctx context.Context, f func([]Request)) {
 		timer.Reset(lookForRequests)
 	}
 	<-over
-}
-
-func (l requestList) keepSubscribed(ctx context.Context, arrived chan<- struct{}) {
-	for ; ctx.Err() == nil; backoff.Sleep(ctx, redial) {
-		l.listenOnce(ctx, arrived)
-	}
 }
 
 // receiveMessage returns the next message. If the Redis client panics, receiveMessage returns an error, and the caller must close the subscription.

@@ -233,7 +233,6 @@ func severity(e Event) string {
 	return "info"
 }
 
-// worst returns the highest severity of the events of a message.
 func worst(m Message) string {
 	order := []string{"info", "warning", "error", "critical"}
 	highest := 0

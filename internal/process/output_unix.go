@@ -95,9 +95,7 @@ func (c *capture) attach(cmd *exec.Cmd) {
 func (c *capture) startReading() {
 	for _, p := range c.pipes {
 		p.w.Close()
-		c.readers.Add(1)
-		go func() {
-			defer c.readers.Done()
+		c.readers.Go(func() {
 			buffer := c.buffers.Get().(*bufio.Reader)
 			buffer.Reset(&lateReader{file: p.r, left: pipeSize})
 			if err := c.passLines(p.stream, buffer); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -105,7 +103,7 @@ func (c *capture) startReading() {
 			}
 			buffer.Reset(nil)
 			c.buffers.Put(buffer)
-		}()
+		})
 	}
 }
 

@@ -334,8 +334,7 @@ func (h errorHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 }
 
 func (h errorHook) explainTimeout(err error) error {
-	var known *waitingError
-	if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &known) {
+	if _, known := errors.AsType[*waitingError](err); known || !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	if step := h.steps.oldestStep(); step != "" {

@@ -238,8 +238,7 @@ func probeFinding(ctx context.Context, err error, promises ...string) Finding {
 		return Finding{Code: "no_answer", Level: LevelUnknown, Promises: promises, Message: fmt.Sprintf("a check had no answer within the %v that doctor takes for all checks: %s",
 			DiagnosisBound, printableText(err.Error(), mostText))}
 	}
-	var reply redis.Error
-	if errors.As(err, &reply) {
+	if reply, ok := errors.AsType[redis.Error](err); ok {
 		err = reply // without the random names of the probe
 	}
 	return Finding{Code: "check_failed", Level: LevelFault, Promises: promises, Message: printableText(err.Error(), mostText)}

@@ -205,19 +205,6 @@ func (r *refusals) refusalOf(at, dialed string) *refusal {
 	return nil
 }
 
-func (r *refusals) addRefusal(at string, answered refusal) {
-	if isRefusal(answered.err) {
-		r.known.Store(at, answered)
-	}
-}
-
-// checkStart deletes a refusal if the run id has changed: another server answers, or the server has restarted.
-func (r *refusals) checkStart(at string, known refusal, runID string) {
-	if runID != "" && known.runID != "" && runID != known.runID {
-		r.known.Delete(at)
-	}
-}
-
 // isRefusal reports whether the user may not run the command, or the server does not have the command.
 func isRefusal(err error) bool {
 	return redis.IsPermissionError(err) || redis.HasErrorPrefix(err, "unknown command")
@@ -239,11 +226,15 @@ func (c *Conn) askServer(ctx context.Context, rdb oneServer, at string) answers 
 	a.took = float64(time.Since(began).Microseconds()) / 1000
 	about, _ := a.infoSection("server") // after an error, the run id is unknown
 	if refused == nil {
-		c.refused.addRefusal(at, refusal{a.settings.Err(), c.dialedTo(), about["run_id"]})
+		if err := a.settings.Err(); isRefusal(err) {
+			c.refused.known.Store(at, refusal{err, c.dialedTo(), about["run_id"]})
+		}
 		return a
 	}
 	a.settings = redis.NewMapStringStringResult(nil, refused.err)
-	c.refused.checkStart(at, *refused, about["run_id"])
+	if id := about["run_id"]; id != "" && refused.runID != "" && id != refused.runID { // another server answers, or the server has restarted
+		c.refused.known.Delete(at)
+	}
 	return a
 }
 

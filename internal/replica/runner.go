@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -243,9 +244,4 @@ func hashZones(cfg *config.Config, now time.Time) map[string]string {
 }
 
 // noneIfZero converts a duration of the configuration, in which 0 means none, to a duration of the scheduler. There -1 means none, and 0 means the default.
-func noneIfZero(d time.Duration) time.Duration {
-	if d == 0 {
-		return -1
-	}
-	return d
-}
+func noneIfZero(d time.Duration) time.Duration { return cmp.Or(d, -1) }

@@ -74,7 +74,9 @@ func (k *helperMain) run() error {
 		if err := k.awaitInput(now); err != nil {
 			return err
 		}
-		k.sendAck()
+		if k.answered < k.done && k.writeMessage(message{Verb: ack, Seq: k.done}) { // if the pipe is full, a later pass acknowledges
+			k.answered = k.done
+		}
 	}
 	if len(k.list.runs) > 0 {
 		k.report.Warn("warden ends", "reason", k.endReason(), "runs_killed", len(k.list.runs))
@@ -168,7 +170,9 @@ func (k *helperMain) readMessages() (full bool, err error) {
 		// A child that was between fork and exec has executed its program by now, so its environment shows its run. Search again.
 		k.closed = true
 		k.noteReplicaEnd()
-		k.list.recheckAll(bootTime())
+		for _, e := range k.list.runs {
+			e.clean, e.pause, e.again = 0, firstLook, bootTime()
+		}
 		return false, nil
 	}
 	all, err := k.input.add(k.buffer[:n])
@@ -194,13 +198,6 @@ func (k *helperMain) handleMessage(m message) {
 		k.list.applyMessage(m, bootTime())
 	}
 	k.done = max(k.done, m.Seq)
-}
-
-// sendAck acknowledges all messages so far. If the pipe is full, a later call sends the acknowledgement.
-func (k *helperMain) sendAck() {
-	if k.answered < k.done && k.writeMessage(message{Verb: ack, Seq: k.done}) {
-		k.answered = k.done
-	}
 }
 
 func (k *helperMain) reportAction(what verb, run uint64, e *entry) {

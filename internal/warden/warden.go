@@ -193,7 +193,9 @@ func (w *Warden) keepHelper(h *helper) {
 			close(w.failed)
 			return
 		}
-		w.pauseBeforeStart(failures)
+		if failures > 1 {
+			backoff.Sleep(w.life, min(firstPause<<(failures-2), lastPause))
+		}
 		var err error
 		if h, err = w.launchHelper(); err != nil {
 			w.cfg.Logger.Error("warden not started", "error", err)
@@ -201,12 +203,6 @@ func (w *Warden) keepHelper(h *helper) {
 		}
 		w.setHelper(h, true)
 		w.cfg.Logger.Info("warden replaced", "pid", h.pid())
-	}
-}
-
-func (w *Warden) pauseBeforeStart(failures int) {
-	if failures > 1 {
-		backoff.Sleep(w.life, min(firstPause<<(failures-2), lastPause))
 	}
 }
 

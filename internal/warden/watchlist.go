@@ -170,9 +170,3 @@ func (w *watchlist) allDead() bool {
 	}
 	return true
 }
-
-func (w *watchlist) recheckAll(now time.Duration) {
-	for _, e := range w.runs {
-		e.clean, e.pause, e.again = 0, firstLook, now
-	}
-}

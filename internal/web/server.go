@@ -247,11 +247,6 @@ func (w *rebased) WriteHeader(code int) {
 // Unwrap returns the wrapped writer, for [http.ResponseController].
 func (w *rebased) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// healthz always answers 200. If the process does not answer, its supervisor restarts it.
-func healthz() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") })
-}
-
 // readyz answers 200 if the replica claims ticks. Otherwise it answers 503 with the reason.
 func readyz(unready func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -110,7 +110,7 @@ func (h help) format(page string, date time.Time) []byte {
 	var b bytes.Buffer
 	short, _, _ := strings.Cut(h.about, "\n")
 	short, _, _ = strings.Cut(strings.TrimPrefix(short, page+" is "), ". ")
-	fmt.Fprintf(&b, ".TH %s 1 %s \"\" \"User Commands\"\n", quote(strings.ToUpper(page)), date.Format(time.DateOnly))
+	fmt.Fprintf(&b, ".TH %s 1 %s \"\" \"User Commands\"\n", `"`+escape(strings.ToUpper(page))+`"`, date.Format(time.DateOnly))
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n.SH SYNOPSIS\n", escape(page), escape(short))
 	writeLiteral(&b, h.sections["Usage"])
 	b.WriteString(".SH DESCRIPTION\n")
@@ -153,8 +153,6 @@ func writeList(b *bytes.Buffer, lines []string) {
 		b.WriteString(escape(strings.TrimSpace(line)) + "\n")
 	}
 }
-
-func quote(s string) string { return `"` + escape(s) + `"` }
 
 // escape keeps roff from reading a text as requests.
 func escape(s string) string {

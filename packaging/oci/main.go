@@ -140,7 +140,6 @@ func (o options) describe(img v1.Image, arch string) (load, error) {
 	return l, nil
 }
 
-// image returns the image of a program for one platform.
 func (o options) image(platform v1.Platform, program string) (v1.Image, error) {
 	files, err := o.files(platform.Architecture, program)
 	if err != nil {
@@ -193,7 +192,7 @@ func (o options) files(arch, program string) ([]byte, error) {
 		names, err := applets(data)
 		for _, name := range names {
 			if name != "busybox" {
-				tree.link("bin/"+name, "busybox")
+				tree.headers = append(tree.headers, tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + name, Linkname: "busybox", Mode: 0o777})
 			}
 		}
 		tree.err = errors.Join(tree.err, err)
@@ -269,10 +268,6 @@ func (t *tree) file(name string, mode int64, data []byte, err error) {
 func (t *tree) copy(name string, mode int64, from string) {
 	data, err := os.ReadFile(from)
 	t.file(name, mode, data, err)
-}
-
-func (t *tree) link(name, to string) {
-	t.headers = append(t.headers, tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to, Mode: 0o777})
 }
 
 // tar returns the files in the order in which they were added, all of root and of one time.

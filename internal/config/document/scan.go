@@ -1,6 +1,7 @@
 package document
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -213,9 +214,7 @@ func (s *scanner) spendValues(at, values, keyBytes int) {
 
 // stopAt records that a limit was exceeded and ends the scan. Only the first such call is recorded.
 func (s *scanner) stopAt(at int, message string) {
-	if s.excess == nil {
-		s.excess = &excess{at, message}
-	}
+	s.excess = cmp.Or(s.excess, &excess{at, message})
 	s.pos = len(s.src)
 }
 

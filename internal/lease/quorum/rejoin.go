@@ -19,8 +19,6 @@ type rejoiner struct {
 	wake  chan struct{} // capacity 1, so that a wake-up during a check is not lost
 }
 
-func newRejoiner(q *Store) *rejoiner { return &rejoiner{q, make(chan struct{}, 1)} }
-
 // wakeUp makes the rejoiner check the nodes.
 func (t *rejoiner) wakeUp() {
 	select {

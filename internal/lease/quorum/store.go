@@ -83,7 +83,7 @@ func (q *Store) RoundTrips() int { return 2 }
 func New(cfg Config) *Store {
 	e := &env{clock: cfg.Clock, timeout: cfg.Timeout, scripts: redis.NewNodeScripts(), memberKey: redis.MemberKey(cfg.Prefix)}
 	q := &Store{cfg: cfg, scripts: e.scripts, masters: newMasters(e, cfg.Nodes)}
-	r := newRejoiner(q)
+	r := &rejoiner{q, make(chan struct{}, 1)}
 	e.wakeUp = r.wakeUp
 	cfg.Work.Go(r.runLoop)
 	return q

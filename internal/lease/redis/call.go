@@ -39,9 +39,6 @@ type compact struct {
 	life           int64    // the time to live of the lock, in milliseconds
 }
 
-// awaitAcks makes the reply count only if enough Redis replicas acknowledge the write.
-func (k *call) awaitAcks() { k.sync, k.args[syncArg] = true, syncOn }
-
 // appendArgs appends the script's ARGV to the words of a command. The script refuses to run after the instant until of Redis's clock.
 func (k call) appendArgs(words []any, until int64) []any {
 	if len(k.parts) > 0 {

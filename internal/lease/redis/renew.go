@@ -14,18 +14,14 @@ import (
 func (c *Store) Renew(ctx context.Context, batch []lease.Renewal) []lease.Renewed {
 	calls := make([]call, len(batch))
 	for i := range batch {
-		calls[i] = c.renewCall(&batch[i])
+		r := &batch[i].Row.Request
+		calls[i] = c.newCall(c.scripts.Renew, r.Lock, r.ID, r.Permanent, renewParams.encode(&batch[i], c.cfg.Owner)...)
 	}
 	renewed := make([]lease.Renewed, len(batch))
 	for i, got := range c.sendCalls(ctx, calls) {
 		renewed[i] = c.renewedOf(got, batch[i].Row.Request.Lease)
 	}
 	return renewed
-}
-
-func (c *Store) renewCall(l *lease.Renewal) call {
-	r := &l.Row.Request
-	return c.newCall(c.scripts.Renew, r.Lock, r.ID, r.Permanent, renewParams.encode(l, c.cfg.Owner)...)
 }
 
 func (c *Store) renewedOf(got reply, length time.Duration) lease.Renewed {
@@ -51,7 +47,7 @@ func (c *Store) releaseCall(r lease.ReleaseRequest) call {
 	row := &r.Row.Request
 	k := c.newCall(c.scripts.Release, row.Lock, row.ID, row.Permanent, releaseParams.encode(&r, TombstoneLife(c.cfg.Timeout))...)
 	if r.Acked && c.cfg.AckedReplicas > 0 {
-		k.awaitAcks()
+		k.sync, k.args[syncArg] = true, syncOn // the reply counts only if enough Redis replicas acknowledge the write
 	}
 	return k
 }

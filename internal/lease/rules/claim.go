@@ -76,11 +76,6 @@ func (g *Register) isUnheard(r lease.Request) bool {
 	return r.Adopt == "" && orphaned && run.Attempt == 1
 }
 
-func (g *Register) heldRuling(v View) Ruling {
-	until, who := v.holder(g, 0)
-	return Ruling{Word: "held", Until: until, Holder: who}
-}
-
 // decidedRuling returns the ruling for a decided tick. over is false if the tick is undecided.
 func (g *Register) decidedRuling(r lease.Request, v View) (d Ruling, over bool) {
 	tick := r.Tick.At.Unix()
@@ -190,7 +185,8 @@ func (g *Register) claimTick(r lease.Request, owner string, v View) Ruling {
 func (g *Register) claimSlot(r lease.Request, owner string, v View) Ruling {
 	if v.Slot < 0 {
 		if v.Full {
-			return g.heldRuling(v)
+			until, who := v.holder(g, 0)
+			return Ruling{Word: "held", Until: until, Holder: who}
 		}
 		return Ruling{Word: "held"}
 	}
@@ -239,9 +235,7 @@ func (g *Register) Stop(r lease.StopRequest, rows []lease.Row, v View) Choice {
 		case run.Stopped != "" && run.StoppedFor == tick:
 			return Choice{*row, run.Stopped, true}
 		case run.Stopped != "" && g.isDecided(run.StoppedFor): // the run is stopping for another reason than to make room for an undecided tick
-			if leaving == nil {
-				leaving = row
-			}
+			leaving = cmp.Or(leaving, row)
 		case run.Stopped == "" && run.beganBefore(row.Token, tick, r, v) && (oldest == nil || row.Token < oldest.Token):
 			oldest = row
 		}

@@ -157,7 +157,7 @@ func (t *target) chooseSingle(waiting []journal.Notification, now time.Time, whi
 func (t *target) chooseGroup(cfg config.Notify, byJob bool, waiting []journal.Notification, now time.Time) selection {
 	s := selection{wait: longestPause}
 	most, mostBytes, size := maxRead, maxRead*maxListedBytes, 0
-	if isListed(cfg) {
+	if cfg.Kind == "webhook" || cfg.Kind == "command" { // their messages list all events
 		most, mostBytes = maxListed, maxListedBytes
 	}
 	if t.most > 0 {
@@ -182,9 +182,6 @@ func (t *target) chooseGroup(cfg config.Notify, byJob bool, waiting []journal.No
 	}
 	return s
 }
-
-// isListed reports whether the messages of a target list all their events.
-func isListed(cfg config.Notify) bool { return cfg.Kind == "webhook" || cfg.Kind == "command" }
 
 // A failure describes a job whose first waiting event the target did not take.
 type failure struct {

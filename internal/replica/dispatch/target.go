@@ -129,7 +129,6 @@ func nextInBudget(next, now time.Time) time.Time {
 	return now.Add(interval - tolerance)
 }
 
-// An attempt is an attempt to send a message.
 type attempt struct {
 	journal.Attempt
 	state  journal.TargetState // before the attempt
@@ -144,7 +143,6 @@ func (a *attempt) isRepeated() bool {
 	})
 }
 
-// endAttempt records the result of an attempt.
 func (t *target) endAttempt(ctx context.Context, cfg config.Notify, a attempt, r notify.Result) error {
 	final := r.Verdict != notify.Later && r.Verdict != notify.Unknown
 	if ctx.Err() != nil && !final {
@@ -217,12 +215,7 @@ func (t *target) judge(cfg config.Notify, a *attempt, r notify.Result) {
 	}
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
+func latest(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // pauseAfter returns the pause after a number of failed attempts and one more.
 func pauseAfter(failed int) time.Duration { return min(firstPause<<min(failed, 10), longestPause) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -133,11 +134,7 @@ func (h *housekeeping) maintainData(ctx context.Context, disabled []string) {
 	}
 	gone, err := h.journal.GoneJobs(ctx)
 	warn("look for jobs that no replica has", err)
-	idle := slices.Clone(disabled)
-	for name := range gone {
-		idle = append(idle, name)
-	}
-	warn("look at all jobs", h.sweep(ctx, idle...))
+	warn("look at all jobs", h.sweep(ctx, slices.AppendSeq(slices.Clone(disabled), maps.Keys(gone))...))
 	warn("remove the locks of jobs that no replica has", h.removeGoneLocks(ctx, gone))
 }
 

@@ -4,6 +4,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -187,12 +188,7 @@ type ofJob[B any] struct {
 
 type ofJobs[B any] struct{ Body B }
 
-func orZero[B any](b *B) *B {
-	if b == nil {
-		return new(B)
-	}
-	return b
-}
+func orZero[B any](b *B) *B { return cmp.Or(b, new(B)) }
 
 func (r *routes) registerActs(api huma.API) {
 	registerAct(r, api, "/jobs/{job}/trigger", "Trigger", func(ctx context.Context, in *ofJob[cluster.TriggerRequest], user string) (Requested, error) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -140,8 +141,7 @@ var codes = []struct {
 // errorAnswer returns the HTTP answer to a failed request. It logs at ERROR only faults of the server. If the client has disconnected or the server is
 // stopping, it logs at DEBUG.
 func (r *routes) errorAnswer(ctx context.Context, err error) error {
-	var known huma.StatusError
-	if err == nil || errors.As(err, &known) {
+	if _, known := errors.AsType[huma.StatusError](err); known || err == nil {
 		return err
 	}
 	for _, c := range codes {
@@ -185,12 +185,7 @@ func queryFaults(raw string, known []*huma.Param) (faults []error) {
 	if err != nil {
 		return []error{&huma.ErrorDetail{Location: "query", Message: "is malformed; encode each name and value, and separate them by &"}}
 	}
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		if fault := parameterFault(name, values[name], known); fault != "" {
 			faults = append(faults, &huma.ErrorDetail{Location: "query." + name, Message: fault})
 		}

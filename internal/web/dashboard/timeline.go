@@ -234,9 +234,4 @@ func (t timelineQuery) framePage(now time.Time) *timelinePage {
 	return p
 }
 
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
+func laterOf(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
