@@ -112,8 +112,8 @@ func ConditionsOf(zones *cronspec.Zones, jobs []journal.JobInfo, info journal.Jo
 	if line, _ = lineOf(jobs, info); from.IsZero() || slices.ContainsFunc(line, func(one journal.JobInfo) bool { return evidence[one.Name].Paused }) {
 		return list
 	}
-	for _, one := range line { // nothing before the end of a pause counts, and nothing before the job had these ticks
-		from = slices.MaxFunc([]time.Time{from, evidence[one.Name].Streak.Paused, one.Since}, time.Time.Compare)
+	for _, one := range line { // nothing before the end of a pause counts, and nothing before the job had these ticks, or before starts_at
+		from = slices.MaxFunc([]time.Time{from, evidence[one.Name].Streak.Paused, one.Since, one.StartsAt}, time.Time.Compare)
 	}
 	limit := millis(info.StaleAfterMS)
 	if limit > 0 && now.Sub(from) > limit && hasTicksLeft(schedulesOf(zones, jobs, info), now) {

@@ -75,7 +75,7 @@ func TestSlowRuns(t *testing.T) {
 }
 
 // TestMissingSuccess: a job lacks a success since the last one or, without any, since its first sign of life. Ticks in a pause do not count,
-// nor what was before the job was added or enabled.
+// nor what was before the job was added or enabled, or before starts_at.
 func TestMissingSuccess(t *testing.T) {
 	t.Parallel()
 	daily := journal.JobInfo{Name: "j", Schedule: []string{"0 3 * * *"}, Timezone: "Europe/Berlin", Enabled: true, ExpectBy: "06:30"}
@@ -117,6 +117,10 @@ func TestMissingSuccess(t *testing.T) {
 		{info: stale, lastOK: "2026-11-09 12:00:00", pauses: "2026-11-01 03:00:00", now: "2026-11-11 12:00:00"},
 		{info: with(stale, func(j *journal.JobInfo) { j.ExpiresAt = clock(t, "2026-11-10 03:00:00") }), lastOK: "2026-11-01 03:01:00", now: "2026-11-09 02:59:58", want: []string{"stale 2026-11-03 03:01:00"}},
 		{info: with(stale, func(j *journal.JobInfo) { j.ExpiresAt = clock(t, "2026-11-10 03:00:00") }), lastOK: "2026-11-01 03:01:00", now: "2026-11-09 03:00:01"}, // no tick is left
+		{info: with(stale, func(j *journal.JobInfo) { j.StartsAt = clock(t, "2026-12-01 00:00:00") }), lastOK: "2026-11-01 12:00:00", now: "2026-11-30 12:00:00"}, // a manual run, a month before the first tick
+		{info: with(stale, func(j *journal.JobInfo) { j.StartsAt = clock(t, "2026-12-01 00:00:00") }), first: "2026-11-01 12:00:00", now: "2026-12-03 00:00:00"},
+		{info: with(stale, func(j *journal.JobInfo) { j.StartsAt = clock(t, "2026-12-01 00:00:00") }), first: "2026-11-01 12:00:00", now: "2026-12-03 00:00:01", want: []string{"stale 2026-12-03 00:00:00"}},
+		{info: with(stale, func(j *journal.JobInfo) { j.StartsAt = clock(t, "2026-10-01 00:00:00") }), lastOK: "2026-11-01 12:00:00", now: "2026-11-03 12:00:01", want: []string{"stale 2026-11-03 12:00:00"}},
 
 		{info: stale, lastOK: "2026-11-01 12:00:00", since: "2026-11-09 12:00:00", now: "2026-11-11 12:00:00"},
 		{info: stale, lastOK: "2026-11-01 12:00:00", since: "2026-11-09 12:00:00", now: "2026-11-11 12:00:01", want: []string{"stale 2026-11-11 12:00:00"}},
@@ -194,6 +198,8 @@ func TestMissingSuccessOfAChain(t *testing.T) {
 	chain := []journal.JobInfo{child, daily, middle, job("other", "* * * * *"), weekly}
 	expired := slices.Clone(chain)
 	expired[4].ExpiresAt = clock(t, "2026-11-28 00:00:00")
+	starting := slices.Clone(chain)
+	starting[4].StartsAt = clock(t, "2026-12-01 00:00:00")
 	enabled := slices.Clone(chain)
 	enabled[4].Since, enabled[1].Since = clock(t, "2026-11-28 00:00:00"), clock(t, "2026-11-01 00:00:00")
 	for n, tc := range []struct {
@@ -212,6 +218,7 @@ func TestMissingSuccessOfAChain(t *testing.T) {
 		{jobs: chain, lastOK: "2026-11-20 03:30:00", now: "2026-11-30 06:30:00", evidence: map[string]Evidence{"other": {Paused: true}}, want: []string{"stale 2026-11-30 03:30:00", "overdue 2026-11-27 06:30:00"}},
 		{jobs: chain, lastOK: "2026-11-20 03:30:00", now: "2026-11-30 06:30:00", evidence: map[string]Evidence{"weekly": {Streak: journal.Streak{Paused: clock(t, "2026-11-27 03:00:00")}}}},
 		{jobs: enabled, lastOK: "2026-11-20 03:30:00", now: "2026-12-04 06:29:59"},
+		{jobs: starting, lastOK: "2026-11-20 03:30:00", now: "2026-12-08 03:30:00", want: []string{"overdue 2026-12-04 06:30:00"}}, // the ticks of the chain begin with its last job
 		{jobs: enabled, lastOK: "2026-11-20 03:30:00", now: "2026-12-04 06:30:00", want: []string{"overdue 2026-12-04 06:30:00"}},
 		{jobs: slices.Concat(chain[:1], chain[2:]), lastOK: "2026-11-20 03:30:00", now: "2026-11-30 06:30:00", want: []string{"stale 2026-11-30 03:30:00"}}, // the ticks are unknown
 	} {
