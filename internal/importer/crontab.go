@@ -137,7 +137,7 @@ func userWordOf(words []string, perhapsSystem bool) userWord {
 		return sureUser
 	case sharedNames.MatchString(word):
 		return userOrProgram
-	case userName.MatchString(word) && !wrappers.MatchString(word) && (perhapsSystem || programName.MatchString(words[at+1])):
+	case userName.MatchString(word) && !startsPrograms(word) && (perhapsSystem || programName.MatchString(words[at+1])):
 		return likelyUser
 	}
 	return noUser

@@ -44,7 +44,7 @@ func TestCrontabDetails(t *testing.T) {
 	})
 }
 
-// TestNamesComeFromPrograms has commands whose first words are keywords of the shell, tests or wrappers: a name is the first program behind them.
+// TestNamesComeFromPrograms has commands whose first words are keywords of the shell, tests or wrappers with options and operands: a name is the first program behind them.
 func TestNamesComeFromPrograms(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string]string{
@@ -70,6 +70,61 @@ func TestNamesComeFromPrograms(t *testing.T) {
 		`bash -c "if foo; then bar; fi"`:   "foo",
 		"if true; then :; fi > /dev/null":  "job",
 		"fi; done > /x; esac; }":           "job",
+
+		// options and operands of programs that start another one
+		"sudo -u bob foo":                                    "foo",
+		"sudo -Eu bob -g www foo":                            "foo",
+		"sudo -uguest -H -- foo":                             "foo",
+		"sudo --user bob -E A=b c":                           "c",
+		"sudo --user=bob -i foo":                             "foo",
+		"doas -u bob foo":                                    "foo",
+		"su - user -c 'foo x'":                               "foo",
+		"su -c foo user":                                     "foo",
+		"su -s /bin/sh www-data -c 'cd /x && foo'":           "foo",
+		`su --shell /bin/sh -lc "foo" user`:                  "foo",
+		"su user":                                            "job",
+		"runuser -u bob -- foo":                              "foo",
+		"runuser -l bob -c foo":                              "foo",
+		"gosu bob foo":                                       "foo",
+		"su-exec bob:www foo":                                "foo",
+		"setuidgid bob /opt/foo":                             "foo",
+		"setpriv --reuid bob --regid=100 --clear-groups foo": "foo",
+		"nice -n 5 foo":                                      "foo",
+		"nice -n19 foo":                                      "foo",
+		"nice --adjustment 5 foo":                            "foo",
+		"ionice -c2 -n7 foo":                                 "foo",
+		"ionice -c idle -t foo":                              "foo",
+		"ionice --class best-effort foo":                     "foo",
+		"chrt -i 0 foo":                                      "foo",
+		"taskset -c 0,1 foo":                                 "foo",
+		"timeout 30 foo":                                     "foo",
+		"timeout -s KILL -k 5 $MAX foo":                      "foo",
+		"timeout --signal TERM 1h foo":                       "foo",
+		"flock -n /file foo":                                 "foo",
+		"flock -w 5 /var/lock/test foo":                      "foo",
+		"flock --timeout 5 lock -c 'foo x'":                  "foo",
+		"(flock -n 9 || exit 1; foo) 9>/x":                   "foo",
+		"setlock -nx run.lock foo":                           "foo",
+		"lckdo -w run.lock foo":                              "foo",
+		"chronic foo":                                        "foo",
+		"chronic -v -e foo":                                  "foo",
+		"cronic foo":                                         "foo",
+		"cronlock foo":                                       "foo",
+		"run-one foo":                                        "foo",
+		"env A=b foo":                                        "foo",
+		"env -i -u HOME -C /srv A=b foo":                     "foo",
+		"/usr/bin/env --unset HOME bash foo":                 "foo",
+		"systemd-cat -t name foo":                            "foo",
+		"systemd-cat --identifier name -p info foo":          "foo",
+		"systemd-run --user -p CPUQuota=20% --unit x foo":    "foo",
+		"stdbuf -o L foo":                                    "foo",
+		"/usr/bin/time -o times -f %e foo":                   "foo",
+		"exec -a name foo":                                   "foo",
+		"bash -euo pipefail -c 'foo x'":                      "foo",
+		"set -o pipefail; foo":                               "foo",
+		"php -d memory_limit=1G /srv/foo.php":                "foo",
+		"python3.11 -m foo.bar":                              "foo",
+		"sudo -u bob nice -n 5 timeout 9 flock -n lock env A=b sh -c 'foo'": "foo",
 	} {
 		if got := programOf(command); got != want {
 			t.Errorf("%q: %q instead of %q", command, got, want)

@@ -170,26 +170,90 @@ var (
 	// commandEnd matches what is between two commands of a shell, and the head of a case up to its first pattern.
 	commandEnd = regexp.MustCompile(`[;\n]|\|\|?|&&|\bcase\s.*?\sin\s[^)]*\)`)
 	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
-	// wrappers lists the words before the program that a job is named after: programs that start it, and keywords of the shell.
-	wrappers = regexp.MustCompile(`^(env|nice|ionice|sudo|timeout|flock|bash|sh|zsh|dash|ksh|python[0-9.]*|php[0-9.]*|perl|ruby|node|time|nohup|exec|chronic|setsid|command|` +
-		`if|then|elif|else|while|until|do|true|set|umask|eval)$`)
+	// prefixes lists the words before the program that a job is named after: programs that start it and whose operands look like no program, and keywords of the shell.
+	prefixes = regexp.MustCompile(`^(zsh|dash|ksh|python[0-9.]*|php[0-9.]*|perl|ruby|node|nohup|chronic|cronic|cronlock|run-one|setsid|eatmydata|command|` +
+		`if|then|elif|else|while|until|do|true|umask|eval)$`)
+	// wrappers lists the programs that start the program that a job is named after, and that have operands of their own.
+	wrappers = map[string]wrapper{
+		"bash": {"oO", "", 0}, "sh": {"o", "", 0}, "set": {"o", "", 0}, "exec": {"a", "", 0},
+		"env":         {"uC", "unset chdir", 0},
+		"sudo":        {"ugCDhpRrTtU", "user group close-from chdir host prompt chroot role type", 0},
+		"doas":        {"uC", "", 0},
+		"su":          {"sgGwT", "shell group supp-group", 1},
+		"runuser":     {"ugGswT", "user group supp-group shell", 0},
+		"gosu":        {"", "", 1},
+		"su-exec":     {"", "", 1},
+		"setuidgid":   {"", "", 1},
+		"setpriv":     {"", "reuid regid ruid rgid euid egid groups inh-caps ambient-caps bounding-set securebits pdeathsig", 0},
+		"nice":        {"n", "adjustment", 0},
+		"ionice":      {"cn", "class classdata", 0},
+		"chrt":        {"TPD", "", 1},
+		"taskset":     {"", "", 1},
+		"timeout":     {"ks", "kill-after signal", 1},
+		"flock":       {"wE", "timeout wait conflict-exit-code", 1},
+		"setlock":     {"", "", 1},
+		"lckdo":       {"WE", "", 1},
+		"stdbuf":      {"ioe", "input output error", 0},
+		"time":        {"fo", "format output", 0},
+		"systemd-cat": {"tp", "identifier priority stderr-priority", 0},
+		"systemd-run": {"puHME", "property unit description slice uid gid nice working-directory setenv service-type", 0},
+	}
 	// unnamed lists the first words of commands without a program that a job is named after.
 	unnamed = regexp.MustCompile(`^(cd|test|\[\[?|sleep|\.|source|export|exit|read|for|select|case|function|fi|done|esac)$`)
 )
 
+// A wrapper is a program that starts another one. short has the letters of its options with an operand, and long their long names. Before the other program,
+// it has a number of operands.
+type wrapper struct {
+	short, long string
+	operands    int
+}
+
+// takesNext reports whether the next word is the operand of an option.
+func (w wrapper) takesNext(option string) bool {
+	if name, long := strings.CutPrefix(option, "--"); long {
+		return slices.Contains(strings.Fields(w.long), name)
+	}
+	at := strings.IndexAny(option, w.short)
+	return at > 0 && at == len(option)-1
+}
+
+// startsPrograms reports whether a word is a wrapper or a keyword before the program that a job is named after.
+func startsPrograms(word string) bool {
+	_, wraps := wrappers[word]
+	return wraps || prefixes.MatchString(word)
+}
+
 // programOf returns a name for a command: the base name of the first program that is no wrapper, keyword, directory change or test.
 func programOf(command string) string {
 	for _, simple := range commandEnd.Split(command, -1) {
-		for _, word := range strings.Fields(simple) {
-			bare := strings.Trim(word, `"'(){}`)
+		var last wrapper
+		for words := strings.Fields(simple); len(words) > 0; words = words[1:] {
+			bare := strings.Trim(words[0], `"'(){}`)
 			base := path.Base(bare)
-			if bare != "" && unnamed.MatchString(base) || word == "}" {
-				break
-			}
-			if bare == "" || assignment.MatchString(bare) || bare[0] < 'A' && bare[0] != '/' && bare[0] != '.' || wrappers.MatchString(base) {
+			switch {
+			case strings.HasPrefix(bare, "-"):
+				if last.takesNext(bare) && len(words) > 1 {
+					words = words[1:]
+				}
 				continue
+			case last.operands > 0 && bare != "":
+				last.operands--
+				continue
+			case words[0] == "}" || bare != "" && unnamed.MatchString(base):
+				words = words[:1]
+				continue
+			case bare == "" || assignment.MatchString(bare) || bare[0] < 'A' && bare[0] != '/' && bare[0] != '.':
+				continue
+			case !startsPrograms(base):
+				return strings.TrimSuffix(base, path.Ext(base))
 			}
-			return strings.TrimSuffix(base, path.Ext(base))
+			last = wrappers[base]
+			if base == "su" || base == "runuser" { // the user may also stand behind the command
+				if at := slices.IndexFunc(words, func(w string) bool { return w == "-c" || w == "-lc" || w == "--command" }); at > 0 {
+					last, words = wrapper{}, words[at:]
+				}
+			}
 		}
 	}
 	return "job"
