@@ -16,12 +16,12 @@ import (
 
 // The limits of the audit log. They keep one user from pushing the acts of others out of it.
 const (
-	// Redis keeps the newest MaxActs acts for KeepActs, and all other acts for KeepMore.
+	// Redis keeps the newest MaxActs acts for KeepActs, and all other acts for keepMore.
 	MaxActs  = 1000
 	KeepActs = 90 * 24 * time.Hour
-	KeepMore = 7 * 24 * time.Hour
-	// hardMaxActs is the maximum length of the log. Beyond it, the oldest acts are removed, even if they are younger than KeepMore. One user can
-	// add twice ActsADay entries a day, which is less than the maximum on the eight days that KeepMore touches.
+	keepMore = 7 * 24 * time.Hour
+	// hardMaxActs is the maximum length of the log. Beyond it, the oldest acts are removed, even if they are younger than keepMore. One user can
+	// add twice ActsADay entries a day, which is less than the maximum on the eight days that keepMore touches.
 	hardMaxActs = 33_000
 	// ActsAMinute and ActsADay are the limits of acts per user. Cancels and pauses are counted separately and never refused: see [auditLog.countStop].
 	ActsAMinute, ActsADay = 120, 2000
@@ -180,7 +180,7 @@ func (l auditLog) addEntry(ctx context.Context, text string, now time.Time) erro
 	cmds, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		later = p.ZRangeByScore(ctx, key, &redis.ZRangeBy{Min: "(" + strconv.FormatFloat(at+1, 'f', -1, 64), Max: "+inf", Count: hardMaxActs})
 		all = p.ZCard(ctx, key)
-		old = p.ZCount(ctx, key, "-inf", fmt.Sprintf("(%d", now.Add(-KeepMore).UnixMilli()))
+		old = p.ZCount(ctx, key, "-inf", fmt.Sprintf("(%d", now.Add(-keepMore).UnixMilli()))
 		return nil
 	})
 	if err := allErrors(ctx, cmds, err); err != nil {

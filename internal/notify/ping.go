@@ -23,49 +23,21 @@ const (
 	mostOfPingQuery = 200
 )
 
-// A phase is what a ping says about a run.
-type phase int
-
-const (
-	phaseStart phase = iota
-	phaseOK
-	phaseFailed
-	phaseNote // neither: the tick was skipped
-	phaseCanceled
-	phaseTest
-)
-
-func phaseOf(e Event) phase {
-	switch outcome := run.Outcome(e.Name); {
-	case outcome == run.Running:
-		return phaseStart
-	case outcome == run.OK:
-		return phaseOK
-	case outcome == run.Canceled:
-		return phaseCanceled
-	case slices.Contains(run.Failures(), outcome):
-		return phaseFailed
-	case e.Name == Test:
-		return phaseTest
-	}
-	return phaseNote
-}
-
 // A pingService describes how the requests of a monitoring service are built.
 type pingService struct {
-	// states has the word of the service for each phase. A phase without a word is not sent. Cronitor and Sentry know runs by their ids, and would miss the end of a
-	// canceled one. A check of healthchecks.io knows only its newest start.
-	states map[phase]string
+	// states has the word of the service for each outcome, [run.Failed] for all failures, and [Test]. An event without a word is not sent. Cronitor and Sentry know runs by
+	// their ids, and would miss the end of a canceled one. A check of healthchecks.io knows only its newest start.
+	states map[run.Outcome]string
 	// compose adds the event to the URL of the check, and may return a body.
 	compose func(u *url.URL, query url.Values, state string, e Event) (body string)
 }
 
 func pingServices() map[string]pingService {
 	return map[string]pingService{
-		"healthchecks": {map[phase]string{phaseStart: "/start", phaseOK: "", phaseFailed: "/fail", phaseNote: "/log", phaseCanceled: "/log", phaseTest: "/log"}, composeHealthchecks},
-		"cronitor":     {map[phase]string{phaseStart: "run", phaseOK: "complete", phaseFailed: "fail", phaseCanceled: "complete", phaseTest: "ok"}, composeCronitor},
-		"sentry":       {map[phase]string{phaseStart: "in_progress", phaseOK: "ok", phaseFailed: "error", phaseCanceled: "ok", phaseTest: "ok"}, composeSentry},
-		"kuma":         {map[phase]string{phaseOK: "up", phaseFailed: "down", phaseTest: "up"}, composeKuma},
+		"healthchecks": {map[run.Outcome]string{run.Running: "/start", run.OK: "", run.Failed: "/fail", run.Skipped: "/log", run.Canceled: "/log", Test: "/log"}, composeHealthchecks},
+		"cronitor":     {map[run.Outcome]string{run.Running: "run", run.OK: "complete", run.Failed: "fail", run.Canceled: "complete", Test: "ok"}, composeCronitor},
+		"sentry":       {map[run.Outcome]string{run.Running: "in_progress", run.OK: "ok", run.Failed: "error", run.Canceled: "ok", Test: "ok"}, composeSentry},
+		"kuma":         {map[run.Outcome]string{run.OK: "up", run.Failed: "down", Test: "up"}, composeKuma},
 	}
 }
 
@@ -73,7 +45,11 @@ func pingServices() map[string]pingService {
 func pingRequest(c *call, m Message) (request, error) {
 	e := m.Events[0]
 	service := pingServices()[c.target.Service]
-	state, known := service.states[phaseOf(e)]
+	outcome := run.Outcome(e.Name)
+	if slices.Contains(run.Failures(), outcome) {
+		outcome = run.Failed
+	}
+	state, known := service.states[outcome]
 	if !known {
 		return request{}, nil
 	}

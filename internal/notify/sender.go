@@ -135,7 +135,7 @@ func (s *sender) sendOnce(ctx context.Context, m Message) Result {
 		return Result{Verdict: Never, Answer: err.Error()}
 	case r.method == "":
 		return Result{Answer: "not sent: the service has no message for " + m.Events[0].Name}
-	case s.target.Kind == "ping" && phaseOf(m.Events[0]) == phaseStart:
+	case s.target.Kind == "ping" && m.Events[0].Name == Started:
 		ctx, cancel := context.WithTimeout(ctx, min(startTimeout, s.target.Timeout))
 		defer cancel()
 		result := c.exchange(ctx, r)
