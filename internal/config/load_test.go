@@ -6,11 +6,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cronclave/cronclave/internal/config/document"
+	"github.com/cronclave/cronclave/internal/config/schema"
 	"github.com/cronclave/cronclave/internal/lease"
 	"github.com/cronclave/cronclave/internal/testtier"
 )
@@ -180,6 +183,26 @@ func TestJobsAfterOneJobAreBounded(t *testing.T) {
 	}
 	if 2*mostAfter != lease.MaxFollowers {
 		t.Errorf("%d jobs, %d followers", mostAfter, lease.MaxFollowers)
+	}
+}
+
+// TestALongChainTakesLinearTime checks a chain of 10,000 jobs, in which each job has all others before it or after it. In quadratic time it takes a minute.
+func TestALongChainTakesLinearTime(t *testing.T) {
+	t.Parallel()
+	jobs, links := make([]Job, 10_000), []link{}
+	for i := range jobs {
+		jobs[i] = Job{Name: fmt.Sprintf("j%05d", i), Enabled: true}
+		if i > 0 {
+			links = append(links, link{jobs[i-1].Name, expression{Expansion: schema.Expansion{Text: jobs[i].Name}}})
+		}
+	}
+	for range 2 {
+		began := time.Now()
+		checkChains(&document.Report{}, jobs, links)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		slices.Reverse(jobs)
 	}
 }
 

@@ -358,60 +358,53 @@ func checkChains(r *document.Report, jobs []Job, links []link) {
 			}
 		}
 	}
-	c := circles{Report: r, before: before, done: map[string]bool{}}
+	c := chains{Report: r, jobs: byName, before: before, zones: map[string][]string{}, done: map[string]bool{}}
 	for _, j := range jobs {
 		c.visitJob(j.Name)
-		if links := before[j.Name]; len(links) > 0 && j.Enabled && len(zonesBefore(byName, before, j.Name, map[string]bool{})) > 1 {
+		if links := before[j.Name]; len(links) > 0 && j.Enabled && len(c.zones[j.Name]) > 1 {
 			r.Warn(links[0].Value, "%s comes from schedules of several kinds or zones: it runs for the instants that all of them name, and may run twice, or not, while replicas have "+
 				"different data of a zone; give them fixed times in one zone", j.Name)
 		}
 	}
 }
 
-// zonesBefore returns the time zones of all schedules from which the ticks of a job come, through `after`. A schedule whose ticks are identified by instants,
-// and not by local times in its zone, has the zone "".
-func zonesBefore(jobs map[string]*Job, before map[string][]link, job string, seen map[string]bool) (zones map[string]bool) {
-	zones = map[string]bool{}
-	if seen[job] {
-		return zones
-	}
-	seen[job] = true
-	if spec := jobs[job].Spec; spec != nil {
-		zone := ""
-		if spec.Nominal() {
-			zone = spec.Zone().String()
-		}
-		zones[zone] = true
-	}
-	for _, l := range before[job] {
-		maps.Copy(zones, zonesBefore(jobs, before, l.Text, seen))
-	}
-	return zones
-}
-
-type circles struct {
+// chains visits each job once, after the jobs before it.
+type chains struct {
 	*document.Report
+	jobs   map[string]*Job
 	before map[string][]link
 	path   []link // the links from the first job to the one that is being visited
-	done   map[string]bool
+	// zones has up to two time zones of the schedules from which the ticks of a job come, through `after`. A schedule whose ticks are identified by instants,
+	// and not by local times in its zone, has the zone "".
+	zones map[string][]string
+	done  map[string]bool // false while the jobs before a job are being visited
 }
 
-func (c *circles) visitJob(job string) {
-	for _, l := range c.before[job] {
-		if c.done[job] {
-			return
+func (c *chains) visitJob(job string) {
+	if done, visited := c.done[job]; done {
+		return
+	} else if visited {
+		round, last := "", c.path[len(c.path)-1]
+		for _, o := range c.path[slices.IndexFunc(c.path, func(o link) bool { return o.job == job }):] {
+			round += o.job + ", "
 		}
-		c.path = append(c.path, l)
-		if from := slices.IndexFunc(c.path, func(o link) bool { return o.job == l.Text }); from >= 0 {
-			var round []string
-			for _, o := range c.path[from:] {
-				round = append(round, o.job)
-			}
-			c.Fault(l.Value, "after forms a cycle: %s, %s; remove one of them", strings.Join(round, ", "), l.Text)
-		} else {
-			c.visitJob(l.Text)
-		}
-		c.path = c.path[:len(c.path)-1]
+		c.Fault(last.Value, "after forms a cycle: %s%s; remove one of them", round, job)
+		return
 	}
-	c.done[job] = true
+	c.done[job] = false
+	var zones []string
+	if spec := c.jobs[job].Spec; spec != nil && spec.Nominal() {
+		zones = []string{spec.Zone().String()}
+	} else if spec != nil {
+		zones = []string{""}
+	}
+	for _, l := range c.before[job] {
+		c.path = append(c.path, l)
+		c.visitJob(l.Text)
+		c.path = c.path[:len(c.path)-1]
+		zones = append(zones, c.zones[l.Text]...)
+	}
+	slices.Sort(zones)
+	zones = slices.Compact(zones)
+	c.zones[job], c.done[job] = zones[:min(len(zones), 2)], true
 }
