@@ -85,7 +85,11 @@ func (st *Status) lostProblem(l LostReplica) Problem {
 		p.Level = LevelAdvice
 		p.Message += fmt.Sprintf("; %d replicas are up, and [cluster].replicas expects %d", st.up, st.Expected)
 	case st.up > 0:
-		p.Message += "; its ticks go to the other replicas; start it again, or say that it is gone for good: cronclave forget " + l.Name
+		p.Message += "; its ticks go to the other replicas"
+		if slices.ContainsFunc(st.Jobs, func(j Job) bool { _, on := journal.InstanceOf(j.Name); return on == l.Name && j.Enabled }) {
+			p.Message += `, except for jobs with per_tick = "all", whose ticks on it are missed`
+		}
+		p.Message += "; start it again, or say that it is gone for good: cronclave forget " + l.Name
 	}
 	return p
 }

@@ -31,6 +31,8 @@ func TestProblemsAreNamed(t *testing.T) {
 	c.record(t, before, bad, tried, ended("good", "r1"), journal.Record{RunID: "m", Job: "late", Tick: time.Now(), Finished: time.Now(), Outcome: "missed", Reason: "redis"})
 	c.register(t, journal.Replica{Name: "up"})
 	c.lose(t, "gone", time.Minute, true)
+	c.lose(t, "lone", time.Minute, true)
+	c.describe(t, journal.JobInfo{Name: "tidy@lone", Enabled: true}, journal.JobInfo{Name: "tidy@up", Enabled: true}, journal.JobInfo{Name: "off@gone"})
 	if err := c.conn.Do(t.Context(), "ZADD", "cronclave:default:lost", time.Now().UnixMilli(), "up").Err(); err != nil { // a leader noted it late
 		t.Fatal(err)
 	}
@@ -49,6 +51,7 @@ func TestProblemsAreNamed(t *testing.T) {
 		}
 	}
 	want := []string{
+		"warning replica_lost lone: the registration of replica lone expired: it died, or was cut off; its ticks go to the other replicas, except for jobs with per_tick = \"all\", whose ticks on it are missed; start it again, or say that it is gone for good: cronclave forget lone",
 		"warning replica_lost gone: the registration of replica gone expired: it died, or was cut off; its ticks go to the other replicas; start it again, or say that it is gone for good: cronclave forget gone",
 		"error job_failed bad: job bad failed on a: exit code 3; last ok at " + good,
 		"warning job_missed late: job late missed: redis",
@@ -56,7 +59,7 @@ func TestProblemsAreNamed(t *testing.T) {
 	if !slices.Equal(found, want) || !st.NeedsPerson() {
 		t.Errorf("%s", strings.Join(found, "\n"))
 	}
-	if len(st.Lost) != 1 || st.Lost[0].Name != "gone" {
+	if len(st.Lost) != 2 || st.Lost[0].Name != "lone" || st.Lost[1].Name != "gone" {
 		t.Errorf("lost: %+v", st.Lost)
 	}
 }
