@@ -53,8 +53,8 @@ func (c capability) String() string {
 const (
 	// long is a lease that outlasts any test, so that neither its end nor a renewal comes in between.
 	long = 10 * time.Minute
-	// renewing is a lease that gets renewed after a second, with two more to spare.
-	renewing = 3 * time.Second
+	// renewing is a lease that is renewed after a third of it. The rest is for a machine that has other things to do.
+	renewing = 5 * time.Second
 	// timeout bounds a round trip on a machine that has other things to do.
 	timeout = 20 * time.Second
 	// quorumTimeout does so on a quorum, where a node that has forgotten does not vote for longer than that.
