@@ -67,7 +67,7 @@ test-compute test-alone test-long-compute test-long-alone: export GOGC := 400
 # A program with the race detector pauses for a second at its end, by default: there are hundreds.
 test-compute test-alone test-long-compute test-long-alone: export GORACE := $(GORACE) atexit_sleep_ms=0
 
-test: test-build test-compute test-alone ## run the quick tests, in ten minutes on two cores; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
+test: test-build test-compute test-alone ## run the quick tests, in eight minutes on two cores; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
 
 test-long: test-build test-long-alone test-long-compute test-bench ## run the tests that -short skips: slow ones with real processes, a month of five simulated replicas, a day of 104 jobs, the model of a quorum
 
