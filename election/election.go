@@ -179,13 +179,13 @@ func (e *Elector) Subscribe(ctx context.Context, f func([]GrantEvent)) {
 func (e *Elector) Now() (now time.Time, ok bool) { return e.locks.EstimatedTime() }
 
 // An InspectRequest asks for the state of a job. Its Lock is the [JobLock] of the job; any other lock is an error. The elector sets Permanent.
-//   - Schedule announces the schedule of a starting replica. If the cluster does not have this schedule yet, its ticks begin now. Behind and ZoneRules are for
-//     ticks that are named by their local time.
+//   - Schedule announces the schedule of a starting replica. If the cluster does not have this schedule yet, its ticks begin now. Some schedules identify a tick by its
+//     local time, see [Tick]: Behind is how many seconds that is now behind the instant, and ZoneRules is a hash of the time zone's data.
 //   - SettleThrough settles this tick and all undecided ticks before it with SettleOutcome, once the server's clock is past SettleDeadline. The ticks belong
 //     to SettleSchedule. Ticks in State.Open are not settled: they must be claimed one by one.
 //   - Follower names a job that runs after this job, and Used is the newest tick whose outcome the follower no longer needs.
 //   - Acked has ticks of State.Settled whose outcomes are recorded: the server forgets their settlements.
-//   - Abandon has ids of orphans that are about to be recorded as abandoned: their claimants can no longer withdraw their claims.
+//   - Abandon has ids of orphans that are about to be recorded as abandoned: a late withdrawal of their claims no longer reopens their ticks.
 type InspectRequest = lease.InspectRequest
 
 // A State is the state of a job in the cluster. If Err is set, the rest is unknown. Times are by the server's clock.
@@ -204,7 +204,8 @@ type Run = lease.Row
 // undecided ticks later than After, up to Tick.
 type Settlement = lease.Settlement
 
-// An Ended is a tick whose runs have all succeeded. Due is the time since which this tick and all earlier ticks are decided and have no runs left.
+// An Ended is a tick whose runs have all succeeded. Due is the time from which this tick and all earlier
+// ticks had ended: each was decided, and had no run and no orphan left.
 type Ended = lease.Ended
 
 // Inspect returns the states of many jobs in one round trip. A claimant with the verdict [Held] should inspect the job just after Until, to notice a holder

@@ -87,8 +87,12 @@ type world struct {
 	behind  time.Duration // by which the names of ticks are behind their instants
 }
 
-// grant is what a client knows of a lease since it was granted: the attempt, and the limit of its tick, which a request for another tick under the same id changes.
-type grant struct{ attempt, perTick int }
+// grant is what a client knows of a lease since it was granted: the attempt, the limit of its tick, and that it names no zone although the job has one. A request for
+// another tick under the same id, or for none, changes the last two.
+type grant struct {
+	attempt, perTick int
+	zoneless         bool
+}
 
 const (
 	universe = 8 // ticks
@@ -200,7 +204,7 @@ func (w *world) acquireAs(c int, a ask) {
 		w.checkGrant(l, want.row, floor)
 		w.leases[a.id], w.holders[a.id] = l, w.clients[c]
 		if _, known := w.granted[l]; !known {
-			w.granted[l] = grant{attempt: l.Attempt(), perTick: a.perTick}
+			w.granted[l] = grant{attempt: l.Attempt(), perTick: a.perTick, zoneless: a.tick < 0 && w.behind > 0}
 		}
 	}
 	w.seen[c].hear(w.model)
@@ -238,7 +242,7 @@ func (w *world) release() {
 	first := w.granted[l]
 	left := rapid.IntRange(first.attempt, l.Attempt()).Draw(w.T, "the last attempt that has begun")
 	err := map[string]func(context.Context) error{"release": l.Release, "give back": l.Undo, "leave": func(ctx context.Context) error { return l.HandOver(ctx, left) }}[how](w.ctx)
-	want := w.model.release(id, first.perTick, how, left)
+	want := w.model.release(id, first, how, left)
 	if gone := errors.Is(err, locking.ErrLost); gone != (want == "gone") || err != nil && !gone {
 		w.Fatalf("released %s (%s): %v; the model says %q", id, how, err, want)
 	}
@@ -640,7 +644,7 @@ func (m *model) abandon(id string) {
 }
 
 // release ends a lease. With "give back" its run never started; with "leave" another replica carries it on after the given attempt, the last that began.
-func (m *model) release(id string, perTick int, how string, attempt int) (verdict string) {
+func (m *model) release(id string, g grant, how string, attempt int) (verdict string) {
 	if verdict, ok := m.dead[id]; ok {
 		return verdict
 	}
@@ -665,8 +669,11 @@ func (m *model) release(id string, perTick int, how string, attempt int) (verdic
 		m.orphans[row.of] = *row.heir
 	case ok && back && (row.attempt > 1 || row.abandoned):
 		return verdict
+	case ok && back && row.tick >= 0 && g.zoneless && m.known: // the number of its tick may be one of another zone
+		m.orphans[id] = held{id: id, slot: row.slot, token: row.token, tick: row.tick, attempt: row.attempt, abandoned: true}
+		return verdict
 	case ok && back && row.tick >= 0:
-		m.reopen(row, perTick)
+		m.reopen(row, g.perTick)
 	}
 	delete(m.orphans, id)
 	return verdict

@@ -123,7 +123,7 @@ func (s *MultiLock) lockRequests() ([]lease.Request, error) {
 	return requests, nil
 }
 
-// checkNames returns an error for names that can't be locked together. The names are sorted.
+// checkNames returns an error for names that can't be locked together. The caller has sorted them.
 func checkNames(names []string) error {
 	if len(names) == 0 || len(names) > mostLocks {
 		return fmt.Errorf("%d locks at once: it must be from 1 to %d", len(names), mostLocks)
@@ -253,7 +253,7 @@ func (s *LeaseSet) Context() context.Context { return s.ctx }
 // Endangered returns a channel that is closed when any of the leases is endangered: see [Lease.Endangered].
 func (s *LeaseSet) Endangered() <-chan struct{} { return s.endangered.doneChannel() }
 
-// joinSet registers the endangered signal of a LeaseSet. checkDeadline sets it along with the signal of the lease.
+// joinSet has checkDeadline set the signal of a LeaseSet, named endangered, along with that of the lease. If the lease is endangered already, joinSet sets it.
 func (l *Lease) joinSet(set *signal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -81,8 +81,8 @@ func (l *Lease) awaitAck(ctx context.Context) error {
 	}
 }
 
-// sendAttempt records the proposed attempt on Redis and on enough of its replicas, and renews the lease. Without the renewal, little of the lease
-// might be left after a long wait, and its end would stop the new attempt at once.
+// sendAttempt records the proposed attempt on Redis and on enough Redis replicas, which can take long, and renews the lease. Without the renewal, the lease
+// might end soon after the new attempt begins, and stop it.
 func (l *Lease) sendAttempt() error {
 	c := l.client
 	if err := c.store.RecordAttempt(&l.row, l.proposed.Load()); err != nil {

@@ -90,7 +90,7 @@ var (
 	jobName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}(@[A-Za-z0-9][A-Za-z0-9._-]{0,127})?$`)
 )
 
-// longestName is the maximum length of a job's name, so that the run ids of its ticks without a run fit into the history.
+// longestName is the maximum length of a job's name. The record of a tick without a run gets an id of the name and 17 more bytes at most, and ids are bounded, too.
 const longestName = 180
 
 func (j Job) withDefaults() Job {

@@ -117,7 +117,7 @@ func TestMissingSuccess(t *testing.T) {
 		{info: stale, lastOK: "2026-11-09 12:00:00", pauses: "2026-11-01 03:00:00", now: "2026-11-11 12:00:00"},
 		{info: with(stale, func(j *journal.JobInfo) { j.ExpiresAt = clock(t, "2026-11-10 03:00:00") }), lastOK: "2026-11-01 03:01:00", now: "2026-11-09 02:59:58", want: []string{"stale 2026-11-03 03:01:00"}},
 		{info: with(stale, func(j *journal.JobInfo) { j.ExpiresAt = clock(t, "2026-11-10 03:00:00") }), lastOK: "2026-11-01 03:01:00", now: "2026-11-09 03:00:01"}, // no tick is left
-		{info: with(stale, func(j *journal.JobInfo) { j.StartsAt = clock(t, "2026-12-01 00:00:00") }), lastOK: "2026-11-01 12:00:00", now: "2026-11-30 12:00:00"}, // a manual run, a month before the first tick
+		{info: with(stale, func(j *journal.JobInfo) { j.StartsAt = clock(t, "2026-12-01 00:00:00") }), lastOK: "2026-11-01 12:00:00", now: "2026-11-30 12:00:00"},  // a manual run, a month before the first tick
 		{info: with(stale, func(j *journal.JobInfo) { j.StartsAt = clock(t, "2026-12-01 00:00:00") }), first: "2026-11-01 12:00:00", now: "2026-12-03 00:00:00"},
 		{info: with(stale, func(j *journal.JobInfo) { j.StartsAt = clock(t, "2026-12-01 00:00:00") }), first: "2026-11-01 12:00:00", now: "2026-12-03 00:00:01", want: []string{"stale 2026-12-03 00:00:00"}},
 		{info: with(stale, func(j *journal.JobInfo) { j.StartsAt = clock(t, "2026-10-01 00:00:00") }), lastOK: "2026-11-01 12:00:00", now: "2026-11-03 12:00:01", want: []string{"stale 2026-11-03 12:00:00"}},

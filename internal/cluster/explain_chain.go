@@ -208,7 +208,7 @@ func (s *explainer) badOutcome() journal.Outcome {
 	return ""
 }
 
-// chainText returns the main line for a tick without a record whose phase follows from its parents.
+// chainText returns the main line for a tick that has no record, and a phase that follows from its parents. cause names the parent that did not end ok.
 func (s *explainer) chainText(phase Phase, cause string) string {
 	parents := "job " + s.info.After[0] + " has"
 	if len(s.info.After) > 1 {

@@ -52,7 +52,7 @@ type Waiter struct {
 	Since *time.Time `json:"since,omitempty"`
 }
 
-// MostWaiting is the maximum number of waiters of a lock in a status.
+// MostWaiting is the maximum length of Lock.Waiting. Lock.Waiters counts all.
 const MostWaiting = 10
 
 // Full reports whether all slots are held while others wait.

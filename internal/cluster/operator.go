@@ -30,10 +30,10 @@ type Config struct {
 	Jobs []ConfiguredJob
 	// Incomplete is set if Jobs may lack some jobs, because a configuration could not be read. A job with runs in the history then counts as known.
 	Incomplete bool
-	// Zones returns the time zones in which times are shown and ticks are computed; nil for the built-in zones.
+	// Zones returns the time zone data for the times that are shown and the ticks that are computed. The built-in data is used if Zones is nil or returns nil.
 	Zones func() *cronspec.Zones
-	// OnAct, if not nil, is called with each act after the act is written to the audit log, and before it is carried out. Only a cancel is carried out if the
-	// log cannot be written. OnAct is then called after the cancel if it may have stopped a run, and the act may lack its time and id.
+	// OnAct, if not nil, is called with each act after the act is written to the audit log, and before it is carried out. If the log cannot be
+	// written, no act is carried out except a cancel. OnAct is then called after the cancel if it may have stopped a run, and the act may lack its time and id.
 	OnAct func(journal.Act)
 }
 

@@ -111,7 +111,7 @@ func (c *conversion) count() (carried, refused int) {
 	return carried, refused
 }
 
-// complete gives an entry a name, unless it has one, and refuses it if it has a secret or a fault. Of one with a secret, only place and times are left.
+// complete names an entry that has no name, and refuses an entry with a secret or a fault. It deletes what an entry with a secret has beside its place and times.
 func (e *entry) complete(names namer) {
 	if e.name == "" {
 		e.name = names.unique(programOf(cmp.Or(e.program, e.script, strings.Join(e.argv, " "))))

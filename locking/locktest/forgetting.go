@@ -71,7 +71,7 @@ func newcomerAfterClosing(b *bench) {
 // One script serves a hundred.
 const servedAtOnce = 100
 
-// crowd has so many wait for slots that are all free.
+// crowd makes n dead clients wait in line for a closed lock, and then opens the lock. All of its slots are free.
 func crowd(b *bench, n, slots int) {
 	b.Helper()
 	l := b.wins(b.a, lease.Request{Slots: slots})
@@ -139,8 +139,8 @@ func putBackLoses(b *bench) {
 	}
 }
 
-// One holder's renewal must not make the server look as if it knew all the others. The newcomer's grant hides from the
-// client that the server has forgotten.
+// putBackCloses checks that a renewal that restores a forgotten lease closes the lock, because other leases (that of b) may be forgotten, too. The newcomer's grant raises the
+// server's floor, so that a does not notice the loss by it.
 func putBackCloses(b *bench) {
 	r := lease.Request{Slots: 3, Lease: renewing}
 	b.release(b.wins(b.a, r))

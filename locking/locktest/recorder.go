@@ -96,14 +96,13 @@ func (b *bench) again(args []any) (verdict string, rest []any) {
 	return verdict, rest
 }
 
-// quorumRenewal is the number of words of a renewal in lua/quorum_renew.lua.
-const quorumRenewal = 3 + 3 + 3 + 6
-
-// quorumRelease is the number of words of a release in lua/quorum_release.lua.
-const quorumRelease = 3 + 3 + 3 + 4
-
-// quorumAccept is the number of words of an acceptance in lua/quorum_accept.lua.
-const quorumAccept = 3 + 4 + 3 + 8
+// The tests recognize the calls of lua/quorum_renew.lua, quorum_release.lua and quorum_accept.lua by their number of arguments: command, script and number of keys (3), then the
+// keys, the arguments of every script of a quorum (3), and its own.
+const (
+	quorumRenewal = 3 + 3 + 3 + 6
+	quorumRelease = 3 + 3 + 3 + 4
+	quorumAccept  = 3 + 4 + 3 + 8
+)
 
 // renewal returns the first renewal of a lease.
 func (b *bench) renewal(id string) []any {

@@ -12,7 +12,7 @@ import (
 	"github.com/cronclave/cronclave/internal/journal"
 )
 
-// posted compares the records in the outboxes with texts "id outcome".
+// posted checks that the outboxes have exactly the records in want, each as "ID OUTCOME", and returns them.
 func (s *suite) posted(j *journal.Journal, want ...string) []journal.Posted {
 	s.Helper()
 	all, more, err := j.Outbox(s.ctx)

@@ -276,7 +276,7 @@ func (s *suite) jobsEverywhere(j *journal.Journal) {
 	list(plain, "plain", "plain@r1", "tidy@r1") // the job no longer runs on each replica, and its instances are not forgotten yet
 }
 
-// goneJobs checks that the name of a forgotten job stays listed until it is dropped or described again.
+// goneJobs checks that GoneJobs returns a forgotten job until DropGone removes it or DescribeJobs describes it again.
 func (s *suite) goneJobs(j *journal.Journal, a journal.JobInfo) {
 	gone := func(want map[string]time.Time) {
 		s.Helper()

@@ -21,7 +21,8 @@ type parameter[T any] struct {
 	needed func(T) bool
 }
 
-// encode returns the script's ARGV. given has the arguments of the parameters without a value, in the order of the parameters.
+// encode returns the script's ARGV, without the last parameters that the request does not need. given has the arguments of the parameters whose function value is nil, in
+// their order.
 func (p parameters[T]) encode(request T, given ...any) []any {
 	n := len(p)
 	for i := n - 1; i >= 0; i-- {

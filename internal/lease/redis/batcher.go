@@ -122,7 +122,7 @@ func (v *batcher) leadNow(t *waitingCall) {
 	}
 }
 
-// leaveWaiting removes a waiting call, unless a leader has taken the call.
+// leaveWaiting removes a waiting call, unless it is in a round trip already. If its caller was to send the next round trip, another one is.
 func (v *batcher) leaveWaiting(t *waitingCall) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

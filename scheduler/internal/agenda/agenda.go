@@ -2,10 +2,11 @@
 // each open tick. A tick is open on a replica from the time when it is due until the replica knows that it is decided. A place is this replica's
 // capacity for one run. "The server" is the Redis server.
 //
-// The caller calls [Agenda.Collect] as time passes, [Agenda.Send] when it claims a tick, and [Agenda.Wake] when a place becomes free. After the answer to a
-// claim, the caller calls [Tick.NoteAnswer] or [Tick.NoteSilence], and then [Agenda.Ask], [Agenda.Doubt], [Agenda.Park], [Agenda.Grant], [Agenda.Return] or
-// [Agenda.Close]. [Agenda.Take] returns the ticks to claim now. [Agenda.Asks] returns the queue of later claims. The package does no I/O and reads no clock:
-// every instant is an argument. An agenda, its jobs and its ticks belong to one goroutine.
+// The caller calls [Agenda.Collect] as time passes, [Agenda.Take] for the ticks to claim now, [Agenda.Send] when it claims one, and [Agenda.Wake] when a place
+// becomes free. After a claim it calls [Tick.NoteAnswer], or [Tick.NoteSilence] if no answer came, and then one of [Agenda.Grant] (granted), [Agenda.Close]
+// (decided or given up), [Agenda.Ask] (claim again), [Agenda.Doubt] (claim again, no answer came), [Agenda.Park] (wait for a place or for older ticks) and
+// [Agenda.Return] (the grant is given back). [Agenda.Asks] is the queue of ticks to claim. The package does no I/O and reads no clock: every instant is an
+// argument. An agenda, its jobs and its ticks belong to one goroutine.
 package agenda
 
 import (
