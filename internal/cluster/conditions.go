@@ -108,17 +108,18 @@ func ConditionsOf(zones *cronspec.Zones, jobs []journal.JobInfo, info journal.Jo
 	if !info.Enabled || info.StaleAfterMS == 0 && info.ExpectBy == "" {
 		return list
 	}
-	from, line := own.lacksOKSince(), []journal.JobInfo(nil)
+	from, staleFrom, line := own.lacksOKSince(), time.Time{}, []journal.JobInfo(nil)
 	if line, _ = lineOf(jobs, info); from.IsZero() || slices.ContainsFunc(line, func(one journal.JobInfo) bool { return evidence[one.Name].Paused }) {
 		return list
 	}
-	for _, one := range line { // nothing before the end of a pause counts, and nothing before the job had these ticks, or before starts_at
-		from = slices.MaxFunc([]time.Time{from, evidence[one.Name].Streak.Paused, one.Since, one.StartsAt}, time.Time.Compare)
+	for _, one := range line { // nothing before the end of a pause counts, and nothing before the job had these ticks
+		from = slices.MaxFunc([]time.Time{from, evidence[one.Name].Streak.Paused, one.Since}, time.Time.Compare)
+		staleFrom = slices.MaxFunc([]time.Time{staleFrom, from, one.StartsAt}, time.Time.Compare) // from stays before starts_at, because the first tick may be at starts_at
 	}
 	limit := millis(info.StaleAfterMS)
-	if limit > 0 && now.Sub(from) > limit && hasTicksLeft(schedulesOf(zones, jobs, info), now) {
-		list = append(list, Condition{Code: Stale, Since: from.Add(limit),
-			Message: fmt.Sprintf("job %s has not ended ok since %s, for longer than stale_after (%v)", info.Name, from.UTC().Format(time.RFC3339), limit)})
+	if limit > 0 && now.Sub(staleFrom) > limit && hasTicksLeft(schedulesOf(zones, jobs, info), now) {
+		list = append(list, Condition{Code: Stale, Since: staleFrom.Add(limit),
+			Message: fmt.Sprintf("job %s has not ended ok since %s, for longer than stale_after (%v)", info.Name, staleFrom.UTC().Format(time.RFC3339), limit)})
 	}
 	if info.ExpectBy == "" {
 		return list
@@ -190,11 +191,8 @@ func roundUsual(d time.Duration) time.Duration {
 // overdue for [problemOfExpired].
 func overdueSince(zones *cronspec.Zones, info journal.JobInfo, specs []*cronspec.Schedule, from, now time.Time) (since time.Time, overdue bool) {
 	at, err := time.Parse("15:04", info.ExpectBy)
-	if err != nil {
-		return since, false // not set
-	}
-	zone, err := zones.Location(info.Timezone)
-	if err != nil {
+	zone, unknown := zones.Location(info.Timezone)
+	if err != nil || unknown != nil {
 		return since, false
 	}
 	due := clockOn(now.In(zone), 0, at)

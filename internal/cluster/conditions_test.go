@@ -87,6 +87,7 @@ func TestMissingSuccess(t *testing.T) {
 		return with(daily, func(j *journal.JobInfo) { j.Schedule = expressions })
 	}
 	expiring := with(daily, func(j *journal.JobInfo) { j.ExpiresAt = clock(t, "2026-11-27 03:00:00") })
+	starting := with(daily, func(j *journal.JobInfo) { j.StartsAt = clock(t, "2026-11-27 02:00:00") })
 	stale := with(daily, func(j *journal.JobInfo) {
 		j.ExpectBy, j.Timezone, j.StaleAfterMS = "", "UTC", (48 * time.Hour).Milliseconds()
 	})
@@ -151,7 +152,12 @@ func TestMissingSuccess(t *testing.T) {
 		{info: daily, lastOK: "2026-11-20 02:30:00", pauses: "2026-11-26 02:00:00", now: "2026-11-26 12:00:00"}, // resumed before the next tick
 		{info: daily, lastOK: "2026-11-20 02:30:00", pauses: "2026-11-26 02:00:00", now: "2026-11-27 05:29:59"},
 		{info: daily, lastOK: "2026-11-20 02:30:00", pauses: "2026-11-26 02:00:00", now: "2026-11-27 05:30:00", want: []string{"overdue 2026-11-27 05:30:00"}},
-		{info: daily, lastOK: "2026-03-29 01:30:00", now: "2026-03-29 04:30:00"},                   // the clock is set forward at 01:00Z, so the tick is at 03:00 = 01:00Z
+		{info: daily, lastOK: "2026-03-29 01:30:00", now: "2026-03-29 04:30:00"},    // the clock is set forward at 01:00Z, so the tick is at 03:00 = 01:00Z
+		{info: starting, lastOK: "2026-11-20 02:30:00", now: "2026-11-27 05:29:59"}, // a manual run, before the first tick, which is at starts_at
+		{info: starting, lastOK: "2026-11-20 02:30:00", now: "2026-11-27 05:30:00", want: []string{"overdue 2026-11-27 05:30:00"}},
+		{info: starting, tick: "2026-11-27 02:00:00", started: "2026-11-27 02:00:01", now: "2026-11-27 05:30:00", want: []string{"overdue 2026-11-27 05:30:00"}}, // the first run hangs
+		{info: starting, lastOK: "2026-11-27 02:00:01", now: "2026-11-27 05:30:00"},
+		{info: starting, lastOK: "2026-11-20 02:30:00", pauses: "2026-11-27 02:00:00", now: "2026-11-27 05:30:00"},
 		{info: scheduled("45 6 * * *"), lastOK: "2026-10-23 05:00:00", now: "2026-10-24 04:45:01"}, // that tick has until the next day
 		{info: scheduled("45 6 * * *"), lastOK: "2026-10-23 05:00:00", now: "2026-10-25 05:29:59"}, // and that day has 25 hours
 		{info: scheduled("45 6 * * *"), lastOK: "2026-10-23 05:00:00", now: "2026-10-25 05:30:00", want: []string{"overdue 2026-10-25 05:30:00"}},
@@ -200,6 +206,8 @@ func TestMissingSuccessOfAChain(t *testing.T) {
 	expired[4].ExpiresAt = clock(t, "2026-11-28 00:00:00")
 	starting := slices.Clone(chain)
 	starting[4].StartsAt = clock(t, "2026-12-01 00:00:00")
+	atTick := slices.Clone(chain)
+	atTick[4].StartsAt = clock(t, "2026-11-27 03:00:00")
 	enabled := slices.Clone(chain)
 	enabled[4].Since, enabled[1].Since = clock(t, "2026-11-28 00:00:00"), clock(t, "2026-11-01 00:00:00")
 	for n, tc := range []struct {
@@ -219,6 +227,8 @@ func TestMissingSuccessOfAChain(t *testing.T) {
 		{jobs: chain, lastOK: "2026-11-20 03:30:00", now: "2026-11-30 06:30:00", evidence: map[string]Evidence{"weekly": {Streak: journal.Streak{Paused: clock(t, "2026-11-27 03:00:00")}}}},
 		{jobs: enabled, lastOK: "2026-11-20 03:30:00", now: "2026-12-04 06:29:59"},
 		{jobs: starting, lastOK: "2026-11-20 03:30:00", now: "2026-12-08 03:30:00", want: []string{"overdue 2026-12-04 06:30:00"}}, // the ticks of the chain begin with its last job
+		{jobs: atTick, lastOK: "2026-11-20 03:30:00", now: "2026-11-27 06:29:59"},
+		{jobs: atTick, lastOK: "2026-11-20 03:30:00", now: "2026-11-27 06:30:00", want: []string{"overdue 2026-11-27 06:30:00"}}, // the first tick is at starts_at
 		{jobs: enabled, lastOK: "2026-11-20 03:30:00", now: "2026-12-04 06:30:00", want: []string{"overdue 2026-12-04 06:30:00"}},
 		{jobs: slices.Concat(chain[:1], chain[2:]), lastOK: "2026-11-20 03:30:00", now: "2026-11-30 06:30:00", want: []string{"stale 2026-11-30 03:30:00"}}, // the ticks are unknown
 	} {
