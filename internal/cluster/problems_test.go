@@ -88,6 +88,9 @@ func TestProblemsOfReplicasHaveTheirTime(t *testing.T) {
 		if p.Since != nil && p.Since.Location() != time.UTC {
 			t.Errorf("%+v", p)
 		}
+		if p.Code == CodeCannotStart && !strings.HasSuffix(p.Message, `; other replicas run its ticks, except for jobs with per_tick = "all"`) {
+			t.Errorf("%s", p.Message)
+		}
 		if since := orZero(p.Since); p.Code != "embedded" {
 			found[strings.TrimSpace(p.Code+" "+p.Replica)] = map[time.Time]string{early: "early", late: "late"}[since]
 		}

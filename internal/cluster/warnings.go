@@ -65,7 +65,7 @@ func (r *statusReader) warnOfReplica(e journal.Replica) {
 		r.warnOf(self, CodeConfigRefused, "replica %s keeps its last good configuration; the new one is faulty: %s; cronclave check on its machine shows all faults", e.Name, e.Refused)
 	}
 	if e.Unable != "" {
-		r.warnOf(self, CodeCannotStart, "replica %s cannot start programs and claims nothing (%s): check its file descriptors, processes and memory; its ticks go to the other replicas", e.Name, e.Unable)
+		r.warnOf(self, CodeCannotStart, "replica %s cannot start programs and claims nothing (%s): check its file descriptors, processes and memory; other replicas run its ticks, except for jobs with per_tick = \"all\"", e.Name, e.Unable)
 	}
 	for _, job := range slices.Sorted(maps.Keys(e.Unstartable)) {
 		r.warnOf(self, CodeCannotStart, "replica %s cannot start job %s: %s", e.Name, job, e.Unstartable[job])
