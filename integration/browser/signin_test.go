@@ -170,9 +170,31 @@ func renews(b *tab, p *httptest.Server) {
 	b.fill("password", password)
 	b.click("button", "Login")
 	b.shows("oidc:ann@example.com", "Overview", "Live")
+	_, err := ask[bool](b, withoutUser+", true")
+	must(b.t, err)
 	b.setSession(p, b.base, "vic", time.Hour) // as if she logged in in another tab
+	time.Sleep(4 * time.Second)               // two renewals
+	b.shows("oidc:ann@example.com", "Live")
+	b.open("/jobs/beat")
+	b.shows("oidc:vic@example.com", "Live")
+	b.click("summary", "Pause…")
+	b.fill("reason-pause", "the disk is full")
+	b.setSession(p, b.base, "ann", time.Hour)
+	b.shows("oidc:vic@example.com", "Another user has logged in: reload this page")
+	if kept, err := ask[string](b, "document.getElementById('reason-pause').value"); err != nil || kept != "the disk is full" {
+		b.t.Errorf("the form has %q, %v", kept, err)
+	}
+	b.open("/")
+	b.shows("Overview", "oidc:ann@example.com", "Live")
+	b.setSession(p, b.base, "vic", time.Hour)
 	b.shows("Overview", "oidc:vic@example.com")
 }
+
+// withoutUser makes the pages that a page fetches those of an older replica, which name no user.
+const withoutUser = `(window.fetch = ((get) => async (...args) => {
+  const answer = await get(...args);
+  return new Response(answer.status === 304 ? null : (await answer.text()).replace(/ data-user="[^"]*"/, ""), { status: answer.status, headers: answer.headers });
+})(window.fetch))`
 
 // setSession gives the browser the session of an operator that ends after a time, signed as replicas do. redirect is the beginning of their redirect_url.
 func (b *tab) setSession(p *httptest.Server, redirect, name string, lasts time.Duration) {

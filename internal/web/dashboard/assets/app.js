@@ -68,6 +68,8 @@
     return typing || pressed || $("palette").open || (selected > 0 && Date.now() - selected < selectionHolds);
   };
 
+  const dirty = () => document.querySelector("[data-dirty]"); // a field has text, which a reload would drop
+
   // reload loads the page once: again and again would never let a slow provider answer.
   function reload() {
     if (!leaving) location.reload();
@@ -81,8 +83,10 @@
       state("Paused while you select or type", "paused");
       return;
     }
-    if (page.documentElement.dataset.user !== root.dataset.user) { // another user has logged in, and the header and the forms are not theirs
-      reload();
+    const user = page.documentElement.dataset.user; // undefined in the pages of older replicas
+    if (user !== undefined && user !== root.dataset.user) { // another user has logged in, and the header and the forms are not theirs
+      if (dirty()) state("Another user has logged in: reload this page", "stale");
+      else reload();
       return;
     }
     waiting = null;
@@ -152,7 +156,7 @@
     const timer = setTimeout(() => controller.abort(), 10000);
     try {
       const answer = await fetch(location.href, { signal: controller.signal, headers: { Accept: "text/html", ...(tag && { "If-None-Match": tag }) } });
-      if (answer.redirected && new URL(answer.url).pathname === base + "/login" && !busy() && !document.querySelector("[data-dirty]")) { // the session has ended
+      if (answer.redirected && new URL(answer.url).pathname === base + "/login" && !busy() && !dirty()) { // the session has ended
         reload();
       }
       if (answer.status === 304) {
