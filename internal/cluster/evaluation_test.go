@@ -59,7 +59,7 @@ var meanings = map[string]string{
 	"exit code 1": "exit code 1)", "exit code 3": "exit code 3)", "user": "canceled by a user", "replaced": "stopped in favour of a later tick", "drain": "its replica drained",
 	"overlap": "all slots of the job were held", "slots": "no slot of the job became free", "pool": "no slot of the pool became free", "paused": "the job was paused",
 	"down": "no replica was up", "labels": "no replica was up that has the labels", "redis": "Redis did not answer, or could not decide", "overload": "the replica was too busy", "late": "no replica asked for it in time", "capacity": "no replica had a place",
-	"lost": "its lease was not renewed in time, so it was stopped)", "abandoned": "its replica died, or was cut off from Redis)",
+	"lost": "its lease was lost, so it was stopped)", "abandoned": "its replica died, or was cut off from Redis)",
 }
 
 // expect has the explanation contain words.

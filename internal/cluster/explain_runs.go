@@ -240,7 +240,7 @@ func ReasonText(r journal.Record) string {
 	case r.Outcome == journal.OutcomeAbandoned:
 		return "its replica died, or was cut off from Redis"
 	case r.Outcome == journal.OutcomeLost:
-		return "its lease was not renewed in time, so it was stopped"
+		return "its lease was lost, so it was stopped"
 	}
 	return FirstLine(string(r.Reason), 200)
 }
