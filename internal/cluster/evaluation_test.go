@@ -42,9 +42,14 @@ func TestFatesEqualAnotherEvaluation(t *testing.T) {
 	}
 	for _, sort := range []string{"phase: no tick", "phase: due", "phase: open", "phase: running", "phase: over", "phase: unknown", "put forward", "put back", "moved", "excepted", "took over", "blocked", "not in the way",
 		"pause: newest", "pause: earlier", "pause: logged", "pause: not logged", "pause: on", "pause: first user", "pause: second user",
-		"outage", "ended: ok", "ended: lost", "ended: abandoned", "re-run: leased", "re-run: orphaned", "re-run that ended", "recovery in another slot"} {
-		if met[sort] < 30 {
+		"detail: redis", "detail: cannot_start", "ended: ok", "ended: lost", "ended: abandoned", "re-run: leased", "re-run: orphaned", "re-run that ended", "recovery in another slot"} {
+		if met[sort] < 20 {
 			t.Errorf("too few of %q: %v", sort, met)
+		}
+	}
+	for reason := range reasonTexts {
+		if met["reason: "+string(reason)] < 20 {
+			t.Errorf("too few of %q: %v", reason, met)
 		}
 	}
 	for _, k := range kinds {
@@ -59,7 +64,7 @@ var meanings = map[string]string{
 	"exit code 1": "exit code 1)", "exit code 3": "exit code 3)", "user": "canceled by a user", "replaced": "stopped in favour of a later tick", "drain": "its replica drained",
 	"overlap": "all slots of the job were held", "slots": "no slot of the job became free", "pool": "no slot of the pool became free", "paused": "the job was paused",
 	"down": "no replica was up", "labels": "no replica was up that has the labels", "redis": "Redis did not answer, or could not decide", "overload": "the replica was too busy", "late": "no replica asked for it in time", "capacity": "no replica had a place",
-	"lost": "its lease was lost, so it was stopped)", "abandoned": "its replica died, or was cut off from Redis)",
+	"cannot_start": "the program could not be started by the deadline", "lost": "its lease was lost, so it was stopped)", "abandoned": "its replica died, or was cut off from Redis)",
 }
 
 // expect has the explanation contain words.
@@ -140,6 +145,7 @@ func (w *world) evaluateDeed(d deed) {
 	if d.attempt > 1 {
 		grant += fmt.Sprintf(", attempt %d", d.attempt)
 	}
+	w.sorts = append(w.sorts, "reason: "+d.reason)
 	switch {
 	case d.unrecorded && d.lock == "leased":
 		w.expect("granted to %s with token %d, slot %d; it waits for a slot of its pool", d.replica, d.token, d.slot)
@@ -211,10 +217,10 @@ func (w *world) evaluateCause(d deed) {
 		}
 	case "paused":
 		w.evaluatePaused(d)
-	case "redis":
+	case "redis", "cannot_start":
 		if d.detail != "" {
 			w.expect("\n%s", d.detail)
-			w.sorts = append(w.sorts, "outage")
+			w.sorts = append(w.sorts, "detail: "+d.reason)
 		}
 	}
 }

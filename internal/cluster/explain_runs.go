@@ -182,7 +182,7 @@ func (s *explainer) explainCause(r journal.Record) {
 	switch r.Reason {
 	case "paused":
 		s.explainPaused(r)
-	case "redis":
+	case "redis", "cannot_start":
 		s.explainDetail(r)
 	case "overlap", "slots":
 		for _, other := range s.past {

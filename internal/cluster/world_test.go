@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -424,10 +426,15 @@ func (w *world) makeCarriedOn(r *rand.Rand) {
 	w.newest = pause{from: 3000, to: forever, by: "bob"}
 }
 
+// missedReasons are all reasons but those of other outcomes.
+var missedReasons = slices.DeleteFunc(slices.Sorted(maps.Keys(reasonTexts)), func(reason journal.Reason) bool {
+	return slices.Contains([]journal.Reason{"overlap", "paused", "user", "replaced", "drain"}, reason)
+})
+
 func (w *world) makeMissed(r *rand.Rand) {
-	w.unrun(r, "missed", []string{"down", "redis", "overload", "late", "slots", "pool", "capacity"}[r.IntN(7)])
-	if d := &w.deeds[len(w.deeds)-1]; d.reason == "redis" && r.IntN(4) > 0 {
-		d.detail = fmt.Sprintf("Redis did not answer replica r%d from 11:59 to 12:02", r.IntN(100))
+	w.unrun(r, "missed", string(missedReasons[r.IntN(len(missedReasons))]))
+	if d := &w.deeds[len(w.deeds)-1]; (d.reason == "redis" || d.reason == "cannot_start") && r.IntN(4) > 0 {
+		d.detail = fmt.Sprintf("what replica r%d got for an answer", r.IntN(100))
 	}
 }
 
