@@ -54,7 +54,7 @@ func reasonList() string {
 func TestReasonsAreThose(t *testing.T) {
 	t.Parallel()
 	var found, known []string
-	for _, dir := range []string{"../../scheduler", "../../scheduler/run", "../../election"} {
+	for _, dir := range []string{"../../scheduler", "../../scheduler/internal/agenda", "../../scheduler/run", "../../election"} {
 		for _, file := range parsed(t, dir) {
 			found = append(found, reasonsIn(file)...)
 		}
@@ -121,6 +121,8 @@ func reasonsIn(file *ast.File) (found []string) {
 			for i := range min(len(n.Lhs), len(n.Rhs)) {
 				add(lastName(n.Lhs[i]), n.Rhs[i])
 			}
+		case *ast.KeyValueExpr:
+			add(lastName(n.Key), n.Value)
 		case *ast.BinaryExpr: // string(Skipped) + " overlap"
 			text, ok := textOf(n.Y)
 			if call, isCall := n.X.(*ast.CallExpr); ok && isCall && lastName(call.Fun) == "string" && strings.HasPrefix(text, " ") {
