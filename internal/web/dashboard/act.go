@@ -40,7 +40,7 @@ func (h *handler) actionHandler(act action) http.Handler {
 			return
 		}
 		if opened, named := r.PostForm["user"]; named && opened[0] != user { // programs need not name one
-			h.renderPage(w, r, failedPage(fmt.Errorf("this page was opened by %.100s, and %w as %s", opened[0], errOtherUser, user)))
+			h.renderPage(w, r, failedPage(fmt.Errorf("%w %.100s, and you are logged in as %s", errOpenedByOther, opened[0], user)))
 			return
 		}
 		to, err := act(r)

@@ -150,7 +150,7 @@ var errNoPage = errors.New("no such page")
 
 var errMayNotAct = errors.New("you may not act on this cluster")
 
-var errOtherUser = errors.New("you are logged in")
+var errOpenedByOther = errors.New("this page was opened by")
 
 type failure struct {
 	Mark            mark
@@ -173,7 +173,7 @@ func failedPage(err error) *page {
 	case errors.Is(err, errMayNotAct):
 		p.Title, p.Code = "Not allowed", http.StatusForbidden
 		f.Advice = "Your role (viewer) may look, and may not act. An operator can do this."
-	case errors.Is(err, errOtherUser):
+	case errors.Is(err, errOpenedByOther):
 		p.Title, p.Code = "Another user is logged in", http.StatusConflict
 		f.Advice = "Nothing was done. Open the page again to act as this user."
 	case errors.Is(err, cluster.ErrInvalid), errors.Is(err, cluster.ErrNotATick):
