@@ -20,11 +20,11 @@ const (
 	OK        Outcome = "ok"
 	Failed    Outcome = "failed" // the reason is the text of the error
 	TimedOut  Outcome = "timeout"
-	Canceled  Outcome = "canceled"  // reason user, replaced or drain
+	Canceled  Outcome = "canceled"  // the run was stopped on purpose
 	Lost      Outcome = "lost"      // the run was stopped because its lease was lost
-	Abandoned Outcome = "abandoned" // the replica of the run died
-	Skipped   Outcome = "skipped"   // reason overlap or paused
-	Missed    Outcome = "missed"    // the tick never ran; reason late, down, labels, redis, overload, capacity, pool, slots or cannot_start
+	Abandoned Outcome = "abandoned" // the replica of the run died, or was cut off
+	Skipped   Outcome = "skipped"   // the job was paused, or had no free slot and does not wait for one
+	Missed    Outcome = "missed"    // the tick did not start by its deadline
 )
 
 // Outcomes returns all outcomes.
@@ -38,22 +38,23 @@ func Failures() []Outcome { return []Outcome{Failed, TimedOut, Lost, Abandoned, 
 // A Reason is the reason for an outcome: one of the constants, or the text of an error.
 type Reason string
 
-// The reasons.
+// The reasons, first the reasons of missed ticks.
 const (
-	ReasonLate     Reason = "late"     // the tick was claimed too late, for an unknown reason
-	ReasonDown     Reason = "down"     // no replica was up
-	ReasonLabels   Reason = "labels"   // no replica with the job's labels was up
-	ReasonRedis    Reason = "redis"    // Redis did not answer
-	ReasonOverload Reason = "overload" // the replica was too busy or stood still, so it did not claim in time or did not read the answer
-	ReasonCapacity Reason = "capacity" // no replica had a free place for the run
-	ReasonPool     Reason = "pool"     // the job's pool had no free slot
-	ReasonSlots    Reason = "slots"    // all slots of the job were held
-	// ReasonCannotStart means that no replica could start the job's program, so grants of the tick were given back.
-	ReasonCannotStart Reason = "cannot_start"
+	ReasonLate        Reason = "late"         // the tick was claimed too late, for an unknown reason
+	ReasonDown        Reason = "down"         // no replica was up
+	ReasonLabels      Reason = "labels"       // no replica with the job's labels was up
+	ReasonRedis       Reason = "redis"        // Redis did not answer
+	ReasonOverload    Reason = "overload"     // the replica was too busy or stood still, so it did not claim in time or did not read the answer
+	ReasonCapacity    Reason = "capacity"     // no replica had a free place for the run
+	ReasonPool        Reason = "pool"         // the job's pool had no free slot
+	ReasonSlots       Reason = "slots"        // all slots of the job were held
+	ReasonCannotStart Reason = "cannot_start" // no replica could start the job's program, so grants of the tick were given back
 
+	// Reasons of skipped ticks.
 	ReasonOverlap Reason = "overlap" // all slots of the job were held, and the tick does not wait for one
 	ReasonPaused  Reason = "paused"
 
+	// Reasons of canceled runs. An abandoned run has user or replaced if its replica died before the run was stopped.
 	ReasonUser     Reason = "user"
 	ReasonReplaced Reason = "replaced" // a newer tick replaced the run
 	ReasonDrain    Reason = "drain"
@@ -136,8 +137,8 @@ type Record struct {
 	Outcome Outcome `json:"outcome"`
 	// Reason is a code (docs/configuration.md#reasons) or the text of an error.
 	Reason Reason `json:"reason,omitempty"`
-	// Detail has more facts, or is "". For a missed tick it is the time without an answer of Redis, or the reason why Redis could not decide. For a
-	// run it names the processes that the command left behind, or the status of the HTTP answer. For a lost run it also has the reason why the lease ended.
+	// Detail has more facts, or is "": for a missed tick the time without an answer of Redis, why Redis could not decide, or why no program started; for a
+	// run the processes that the command left behind, or the status of the HTTP answer; for a lost run also the reason why the lease ended.
 	Detail string `json:"detail,omitempty"`
 	// ExitCode is the exit status of the command; nil if there is none, such as for a run in progress or after a signal.
 	ExitCode *int `json:"exit_code,omitempty"`
