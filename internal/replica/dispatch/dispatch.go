@@ -309,16 +309,17 @@ func (d *Dispatcher) findLost(ctx context.Context, cfg *config.Config) error {
 			}
 		}
 	}
-	if err := d.queueAll(ctx, requests); err != nil {
-		return err
+	failed := d.queueAll(ctx, requests)
+	if errors.Is(failed, journal.ErrSuperseded) {
+		return failed // the next leader counts what was lost
 	}
-	if err := d.Journal.ClearDropped(ctx, lost); err != nil { // only now: what a replaced leader reads, its successor counts
-		return err //nolint:wrapcheck // the error names the operation
+	if err := d.Journal.ClearDropped(ctx, lost); err != nil { // although a target may have failed: the others would count the same records again
+		return errors.Join(failed, err)
 	}
 	for name, n := range lost {
 		d.Log.Warn("notifications dropped: no replica led for too long, or too many came", "job", name, "dropped", n)
 	}
-	return d.Journal.ForgetTargets(ctx, d.Now()) //nolint:wrapcheck // the error names the operation
+	return errors.Join(failed, d.Journal.ForgetTargets(ctx, d.Now()))
 }
 
 // Posts returns the targets that get the event of a record. With at least one, the journal puts the record into the outbox of its job.

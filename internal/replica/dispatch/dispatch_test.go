@@ -400,18 +400,45 @@ func TestFullOutboxOfAReplacedLeader(t *testing.T) {
 			}
 		}
 		lead(5, 0)
-		var records []journal.Record
-		for n := range 1003 {
-			at := time.Now().Add(time.Duration(n) * time.Millisecond)
-			records = append(records, journal.Record{RunID: fmt.Sprint(n), Job: "a", Attempt: 1, Token: 1, Replica: "r", Outcome: journal.OutcomeFailed, Started: at, Finished: at})
-		}
-		if err := b.journal.Record(b.Context(), records); err != nil {
-			b.Fatal(err)
-		}
+		b.recordBatch("a", 1003)
 		lead(1, 0) // which was replaced
 		lead(6, 3)
 		lead(7, 3)
 	})
+}
+
+// TestFullOutboxBesideABrokenTarget counts once what a full outbox has lost, although one of the job's targets fails whenever something is queued for it.
+func TestFullOutboxBesideABrokenTarget(t *testing.T) {
+	inBench(t, 0, func(b *bench) {
+		b.cfg.Notify["broken"] = config.Notify{Name: "broken"}
+		b.cfg.Jobs[0].Notify = []string{"ops", "broken"}
+		if err := b.redis.Set(b.Context(), "cronclave:default:{broken}:notify-queue", "junk", 0).Err(); err != nil {
+			b.Fatal(err)
+		}
+		b.recordBatch("a", 1003)
+		stop := b.lead(1)
+		time.Sleep(5 * time.Minute)
+		stop()
+		if s := b.state(); s.Dropped != 3 {
+			b.Errorf("%d dropped, want 3", s.Dropped)
+		}
+		if text := b.log.String(); strings.Count(text, "job=a dropped=3") != 1 {
+			b.Error(text)
+		}
+	})
+}
+
+// recordBatch records failures of a job, a millisecond apart, in one write.
+func (b *bench) recordBatch(job string, count int) {
+	b.Helper()
+	var records []journal.Record
+	for n := range count {
+		at := time.Now().Add(time.Duration(n) * time.Millisecond)
+		records = append(records, journal.Record{RunID: fmt.Sprint(n), Job: job, Attempt: 1, Token: 1, Replica: "r", Outcome: journal.OutcomeFailed, Started: at, Finished: at})
+	}
+	if err := b.journal.Record(b.Context(), records); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // leadForAFailure leads for two seconds, after a failure of job a.
