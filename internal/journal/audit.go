@@ -69,7 +69,7 @@ func (a *Act) findFault() string {
 	if a.Replica != "" && !isRunID(a.Replica) {
 		return fmt.Sprintf("replica %q", cutText(a.Replica))
 	}
-	if a.JobCount < len(a.Jobs) || len(a.Jobs) > maxActJobs || slices.ContainsFunc(a.Jobs, func(job string) bool { return !isJobName(job) }) {
+	if a.JobCount < len(a.Jobs) || len(a.Jobs) > maxActJobs || slices.ContainsFunc(a.Jobs, func(job string) bool { return !IsJobName(job) }) {
 		return fmt.Sprintf("%d jobs", a.JobCount)
 	}
 	return ""

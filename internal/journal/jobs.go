@@ -64,7 +64,7 @@ type JobInfo struct {
 
 func (i *JobInfo) findFault() string {
 	switch {
-	case !isJobName(i.Name):
+	case !IsJobName(i.Name):
 		return fmt.Sprintf("the name %.40q", i.Name)
 	case !isSound(i.Seen) || !isSound(i.Since) || !isSound(i.StartsAt) || !isSound(i.ExpiresAt):
 		return "a time beyond the calendar"
@@ -88,7 +88,7 @@ func (d descriptions) DescribeJobs(ctx context.Context, jobs []JobInfo) error {
 	for part := range slices.Chunk(jobs, maxBatch) {
 		var pairs []any
 		for _, info := range part {
-			if !isJobName(info.Name) || info.Seen.IsZero() {
+			if !IsJobName(info.Name) || info.Seen.IsZero() {
 				return fmt.Errorf("describe jobs: %w: name %.40q, seen %v", ErrInvalid, info.Name, info.Seen)
 			}
 			info.Seen, info.Since = info.Seen.UTC(), info.Since.UTC()
@@ -173,7 +173,7 @@ func (d descriptions) ForgetJobs(ctx context.Context, before time.Time) ([]strin
 func notSeenSince(all map[string]string, t time.Time) (names []string, lastSeen []redis.Z) {
 	for name, text := range all {
 		var info JobInfo
-		foreign := decodeEntry(text, &info, &info.Name, name) != nil || !isJobName(name)
+		foreign := decodeEntry(text, &info, &info.Name, name) != nil || !IsJobName(name)
 		if !foreign && !info.Seen.Before(t) {
 			continue
 		}
@@ -201,7 +201,7 @@ func (d descriptions) GoneJobs(ctx context.Context) (map[string]time.Time, error
 		return p.HExists(ctx, d.key("jobs"), name)
 	}, func(z redis.Z, described *redis.BoolCmd) error {
 		name, _ := z.Member.(string)
-		if described.Val() || !isJobName(name) || !isScore(z.Score) {
+		if described.Val() || !IsJobName(name) || !isScore(z.Score) {
 			back = append(back, name)
 		} else {
 			gone[name] = time.UnixMilli(int64(z.Score))

@@ -26,7 +26,7 @@
 //	{JOB}:outbox   sorted set: records that wait to become notifications, as JSON, by their time
 //	notify-targets sorted set: targets of notifications by the time when they were last configured
 //	outboxes       sorted set: jobs with such records
-//	outbox-dropped hash: job -> the number of records that its full outbox has lost, until all targets have counted them
+//	outbox-dropped hash: job -> the number of records that its full outbox has lost, until the leader has counted them
 //	{TARGET}:notify-queue  sorted set: notifications that were not sent yet, as JSON, by the time at which they were queued
 //	{TARGET}:notify-ids    sorted set: ids of the notifications that were queued, by that time
 //	{TARGET}:notify-state  the state of a target of notifications as JSON, see [TargetState]

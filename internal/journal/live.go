@@ -62,7 +62,7 @@ func (l Line) Size() int64 { return int64(len(l.Text) + 1) }
 func (l liveOutput) Follow(ctx context.Context, job string) error {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
-	if !isJobName(job) {
+	if !IsJobName(job) {
 		return fmt.Errorf("follow: %w: job %.40q", ErrInvalid, job)
 	}
 	cmd := l.redis.Set(ctx, l.jobKey(job, "followed"), "1", keepFollower)
@@ -77,7 +77,7 @@ func AsksToFollow(command string, args []string) bool {
 	}
 	_, job, _ := strings.Cut(args[0], "{")
 	job, ours := strings.CutSuffix(job, "}:followed")
-	return ours && strings.HasPrefix(args[0], "cronclave:") && isJobName(job) && args[3] == formatNumber(int64(keepFollower/time.Second))
+	return ours && strings.HasPrefix(args[0], "cronclave:") && IsJobName(job) && args[3] == formatNumber(int64(keepFollower/time.Second))
 }
 
 // longestFollowed is an upper limit for the length of the key that Follow writes, in bytes, for any namespace and job.
@@ -109,7 +109,7 @@ func (l liveOutput) liveKey(job, run string) string { return l.jobKey(job, "live
 func (l liveOutput) Publish(ctx context.Context, job, run string, c Chunk) (first bool, err error) {
 	ctx, cancel := l.withTimeout(ctx)
 	defer cancel()
-	if !isJobName(job) || !isRunID(run) {
+	if !IsJobName(job) || !isRunID(run) {
 		return false, fmt.Errorf("publish output: %w: job %.40q, run %.40q", ErrInvalid, job, run)
 	}
 	text, err := json.Marshal(c)

@@ -30,6 +30,18 @@ func (n *namespace) key(name string) string { return n.prefix + name }
 
 func (n *namespace) jobKey(job, name string) string { return n.prefix + "{" + job + "}:" + name }
 
+// changeKey calls change in a transaction, again and again until no other client has changed the key in the meantime.
+func changeKey(ctx context.Context, n *namespace, key string, change func(context.Context, *redis.Tx) error) error {
+	ctx, cancel := n.withTimeout(ctx)
+	defer cancel()
+	for {
+		err := n.redis.Watch(ctx, func(tx *redis.Tx) error { return change(ctx, tx) }, key)
+		if !errors.Is(err, redis.TxFailedErr) || ctx.Err() != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
 func formatNumber(n int64) string { return strconv.FormatInt(n, 10) }
 
 // pipelineEach sends one command per item, which the function ask queues, at most atOnce per round trip. It then calls the function take with each item and its

@@ -66,7 +66,7 @@ func (n *Notification) findFault() string {
 	switch {
 	case n.ID == "" || len(n.ID) > maxIDLength:
 		return fmt.Sprintf("id %.40q", n.ID)
-	case n.Job != "" && !isJobName(n.Job):
+	case n.Job != "" && !IsJobName(n.Job):
 		return fmt.Sprintf("job %.40q", n.Job)
 	}
 	return ""
@@ -206,9 +206,8 @@ func (n notifications) QueueNotifications(ctx context.Context, r QueueRequest) (
 			}
 			p.ZRemRangeByRank(ctx, ids, 0, -1-maxNotifyIDs)
 			n.queueOpen(ctx, p, r, fresh)
-			for _, key := range []string{queue, ids} {
-				p.PExpire(ctx, key, keepDeliveries)
-			}
+			p.PExpire(ctx, queue, keepDeliveries)
+			p.PExpire(ctx, ids, keepDeliveries)
 		}, nil
 	})
 	return dropped, wrapIf("queue notifications for "+r.Target, err)
@@ -216,9 +215,6 @@ func (n notifications) QueueNotifications(ctx context.Context, r QueueRequest) (
 
 // freshNotifications returns the notifications of a request that were not queued before, with their texts. Those that are too old are in stale.
 func (n notifications) freshNotifications(ctx context.Context, tx *redis.Tx, r QueueRequest) (fresh, stale []Notification, err error) {
-	if len(r.Add) == 0 {
-		return nil, nil, nil
-	}
 	cmds, err := tx.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, one := range r.Add {
 			p.ZScore(ctx, n.jobKey(r.Target, "notify-ids"), one.ID)
@@ -265,35 +261,28 @@ func (n notifications) queueOpen(ctx context.Context, p redis.Pipeliner, r Queue
 // changeTarget changes the state of a target, and with it its other keys, in one transaction. It fails with ErrSuperseded if a later leader has changed the
 // state. change reads what it needs, changes the state, and returns the function that queues the further commands.
 func (n notifications) changeTarget(ctx context.Context, target string, token int64, change func(context.Context, *redis.Tx, *TargetState) (func(redis.Pipeliner), error)) error {
-	ctx, cancel := n.withTimeout(ctx)
-	defer cancel()
 	key := n.jobKey(target, "notify-state")
-	for {
-		err := n.redis.Watch(ctx, func(tx *redis.Tx) error {
-			s, err := decodeState(tx.Get(ctx, key))
-			if err != nil && !errors.Is(err, ErrCorrupt) { // a damaged state is replaced
-				return err
-			}
-			if s.Token > token {
-				return ErrSuperseded
-			}
-			s.Token = token
-			queue, err := change(ctx, tx, &s)
-			if err != nil {
-				return err
-			}
-			_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
-				queue(p)
-				text, err := json.Marshal(s)
-				p.Set(ctx, key, text, keepDeliveries)
-				return err //nolint:wrapcheck // wrapped by the caller
-			})
-			return err //nolint:wrapcheck // wrapped by the caller
-		}, key)
-		if !errors.Is(err, redis.TxFailedErr) || ctx.Err() != nil {
-			return errors.Join(err, context.Cause(ctx))
+	return changeKey(ctx, n.namespace, key, func(ctx context.Context, tx *redis.Tx) error {
+		s, err := decodeState(tx.Get(ctx, key))
+		if err != nil && !errors.Is(err, ErrCorrupt) { // a damaged state is replaced
+			return err
 		}
-	}
+		if s.Token > token {
+			return ErrSuperseded
+		}
+		s.Token = token
+		queue, err := change(ctx, tx, &s)
+		if err != nil {
+			return err
+		}
+		_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			queue(p)
+			text, err := json.Marshal(s)
+			p.Set(ctx, key, text, keepDeliveries)
+			return err //nolint:wrapcheck // wrapped by the caller
+		})
+		return err //nolint:wrapcheck // wrapped by the caller
+	})
 }
 
 func decodeState(get *redis.StringCmd) (s TargetState, err error) {

@@ -88,18 +88,27 @@ func (h *history) DroppedRecords(ctx context.Context) (map[string]int, error) {
 	return dropped, nil
 }
 
-// ClearDropped subtracts what every target has counted. An outbox may have lost more in the meantime. If ClearDropped fails, the records are counted twice.
+// ClearDropped subtracts what was counted. An outbox may have lost more in the meantime. A counter that is smaller was cleared by another leader, and what it has is
+// new. If ClearDropped fails, the records are counted twice.
 func (h *history) ClearDropped(ctx context.Context, counted map[string]int) error {
-	ctx, cancel := h.withTimeout(ctx)
-	defer cancel()
-	cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for job, n := range counted {
-			p.HIncrBy(ctx, h.key(outboxDropped), job, -int64(n))
-		}
-		p.PExpire(ctx, h.key(outboxDropped), keepDeliveries)
+	if len(counted) == 0 {
 		return nil
-	})
-	return wrapIf("clear what full outboxes have lost", allErrors(ctx, cmds, err))
+	}
+	key := h.key(outboxDropped)
+	return wrapIf("clear what full outboxes have lost", changeKey(ctx, h.namespace, key, func(ctx context.Context, tx *redis.Tx) error {
+		found := tx.HGetAll(ctx, key)
+		_, err := tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			for job, n := range counted {
+				if left, _ := strconv.Atoi(found.Val()[job]); left > n {
+					p.HIncrBy(ctx, key, job, -int64(n))
+				} else if left == n {
+					p.HDel(ctx, key, job)
+				}
+			}
+			return found.Err()
+		})
+		return err
+	}))
 }
 
 // postedText returns the entry of an outbox: the JSON of a record, and the targets as a further field.
@@ -125,7 +134,7 @@ func (h *history) Outbox(ctx context.Context) (records []Posted, more bool, err 
 	if err := errorOf(ctx, index); err != nil {
 		return nil, false, fmt.Errorf("read the outboxes: %w", err)
 	}
-	jobs := slices.DeleteFunc(index.Val(), func(job string) bool { return !isJobName(job) })
+	jobs := slices.DeleteFunc(index.Val(), func(job string) bool { return !IsJobName(job) })
 	more = len(jobs) == outboxJobs
 	var empty, broken []Posted
 	damaged, err := pipelineEach(ctx, h.namespace, jobs, outboxJobs, func(p redis.Pipeliner, job string) *redis.StringSliceCmd {

@@ -80,7 +80,7 @@ func (h *history) Recent(ctx context.Context, jobs []string, n int) (map[string]
 func (h *history) Run(ctx context.Context, job, id string) (r Record, ok bool, err error) {
 	ctx, cancel := h.withTimeout(ctx)
 	defer cancel()
-	if !isJobName(job) || !isRunID(id) {
+	if !IsJobName(job) || !isRunID(id) {
 		return r, false, nil
 	}
 	records, damaged, err := h.readRecords(ctx, []entry{{job: job, id: id}})
@@ -112,7 +112,7 @@ func (h *history) readRecordedJobs(ctx context.Context) ([]string, error) {
 	if err := errorOf(ctx, cmd); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(cmd.Val(), func(job string) bool { return !isJobName(job) }), nil
+	return slices.DeleteFunc(cmd.Val(), func(job string) bool { return !IsJobName(job) }), nil
 }
 
 type entry struct {
@@ -325,7 +325,7 @@ func (h *history) failuresIndex(ctx context.Context, req FailuresRequest, found 
 		text, _ := z.Member.(string)
 		job, id, _ := strings.Cut(text, "|")
 		switch {
-		case !isJobName(job) || !isRunID(id) || !isScore(z.Score):
+		case !IsJobName(job) || !isRunID(id) || !isScore(z.Score):
 			damaged = multierr.Join(damaged, fmt.Errorf("%s: %w: %.40q", h.key("failures"), ErrCorrupt, text))
 		case req.Includes(job):
 			failures = append(failures, entry{job, id, z.Score})

@@ -113,7 +113,7 @@ func faultOfRecord(r *Record) string {
 // checkWritable returns an error if readers could not find the record or would refuse it.
 func checkWritable(r *Record) error {
 	switch m := momentOf(r); {
-	case !isJobName(r.Job):
+	case !IsJobName(r.Job):
 		return fmt.Errorf("%w: job %q", ErrInvalid, r.Job)
 	case !isRunID(r.RunID):
 		return fmt.Errorf("%w: run id %.*q of job %s", ErrInvalid, MaxRunID, r.RunID, r.Job)
@@ -168,9 +168,6 @@ func cutText[T ~string](s T) T {
 	return s[:n]
 }
 
-// IsJobName reports whether a job can have the name.
-func IsJobName(name string) bool { return isJobName(name) }
-
 // InstanceOf returns the parts of the name of an instance, JOB@REPLICA: a job with per_tick = "all" has an instance for each replica. For the name of any other
 // job, replica is "".
 func InstanceOf(name string) (job, replica string) {
@@ -181,8 +178,8 @@ func InstanceOf(name string) (job, replica string) {
 // longestInstance is the maximum length of the name of an instance. The run id of a tick without a run adds 17 bytes to it: see MaxRunID.
 const longestInstance = 180
 
-// isJobName reports whether s can be the name of a job or of an instance. The name of a replica may contain dots, as the names of hosts do.
-func isJobName(s string) bool {
+// IsJobName reports whether s can be the name of a job or of an instance of one. The name of a replica may contain dots, as the names of hosts do.
+func IsJobName(s string) bool {
 	job, replica, instance := strings.Cut(s, "@")
 	return isName(job) && (!instance || len(s) <= longestInstance && isName(strings.ReplaceAll(replica, ".", "-")))
 }

@@ -75,16 +75,13 @@ func (l requestList) Ask(ctx context.Context, r Request, life time.Duration) (Re
 }
 
 func (l requestList) withTimes(ctx context.Context, r Request, life time.Duration) (_ Request, now time.Time, err error) {
-	if !isRunID(r.ID) || !isJobName(r.Job) || life < time.Millisecond || life > MaxRequestLife {
+	if !isRunID(r.ID) || !IsJobName(r.Job) || life < time.Millisecond || life > MaxRequestLife {
 		return r, now, fmt.Errorf("ask for a run of job %.40q: %w: id %.40q, life %v", r.Job, ErrInvalid, r.ID, life)
 	}
 	if now, err = l.redis.Time(ctx).Result(); err != nil {
 		return r, now, fmt.Errorf("ask for a run of job %s: %w", r.Job, errors.Join(err, context.Cause(ctx)))
 	}
-	r.Created, r.Expires, r.By = now.UTC(), now.UTC().Add(life), cutText(r.By)
-	if !r.Tick.IsZero() {
-		r.Tick = r.Tick.UTC()
-	}
+	r.Created, r.Expires, r.Tick, r.By = now.UTC(), now.UTC().Add(life), r.Tick.UTC(), cutText(r.By)
 	return r, now, nil
 }
 
@@ -156,7 +153,7 @@ func (l requestList) Asked(ctx context.Context, key string) (r Request, ok bool,
 	if err := errorOf(ctx, found); err != nil {
 		return r, false, fmt.Errorf("read an earlier request: %w", err)
 	}
-	if err := json.Unmarshal([]byte(found.Val()), &r); err != nil || !isRunID(r.ID) || !isJobName(r.Job) || r.findFault() != "" {
+	if err := json.Unmarshal([]byte(found.Val()), &r); err != nil || !isRunID(r.ID) || !IsJobName(r.Job) || r.findFault() != "" {
 		return r, false, fmt.Errorf("read an earlier request: %s: %w", l.onceKey(key), errors.Join(ErrCorrupt, err))
 	}
 	now, err := l.redis.Time(ctx).Result()
@@ -184,7 +181,7 @@ func (l requestList) Requests(ctx context.Context) ([]Request, error) {
 		return p.Get(ctx, l.requestKey(id))
 	}, func(id string, found *redis.StringCmd) error {
 		var r Request
-		if found.Err() == nil && decodeEntry(found.Val(), &r, &r.ID, id) == nil && isJobName(r.Job) { // otherwise it has expired, or Ask did not write it
+		if found.Err() == nil && decodeEntry(found.Val(), &r, &r.ID, id) == nil && IsJobName(r.Job) { // otherwise it has expired, or Ask did not write it
 			requests = append(requests, r)
 		}
 		return nil

@@ -92,6 +92,7 @@ func testsOfTheRest() map[string]func(*suite) {
 		"uses of locks":                  lockUses,
 		"outboxes":                       outboxes,
 		"long outboxes":                  longOutboxes,
+		"lost records":                   lostRecords,
 		"queues of notifications":        queues,
 		"queues have one leader":         queuesHaveOneLeader,
 		"queues are bounded":             queuesAreBounded,

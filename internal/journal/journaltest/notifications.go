@@ -97,6 +97,51 @@ func longOutboxes(s *suite) {
 	}
 }
 
+// lostRecords checks that each loss of a full outbox is counted, even if two leaders clear the same count, and that nothing of it remains.
+func lostRecords(s *suite) {
+	j, key := s.journal(journal.Config{Posts: func(*journal.Record) []string { return []string{"ops"} }}), "cronclave:"+s.namespace+":outbox-dropped"
+	from := 0
+	lose := func(count int) map[string]int {
+		s.Helper()
+		var batch []journal.Record
+		for n := from; n < from+count; n++ {
+			batch = append(batch, s.ended("a", fmt.Sprint(n), journal.OutcomeFailed, 3000-n))
+		}
+		from += count
+		s.record(j, batch...)
+		lost, err := j.DroppedRecords(s.ctx)
+		if err != nil {
+			s.Fatal(err)
+		}
+		return lost
+	}
+	clearDropped := func(counted map[string]int) {
+		s.Helper()
+		if err := j.ClearDropped(s.ctx, counted); err != nil {
+			s.Fatal(err)
+		}
+	}
+	lose(1000)
+	first := lose(5)
+	s.client.PExpire(s.ctx, key, time.Hour)
+	clearDropped(nil)
+	if ttl := s.client.PTTL(s.ctx, key).Val(); ttl > time.Hour {
+		s.Errorf("expires in %v, although nothing was lost since", ttl)
+	}
+	second := lose(2)
+	clearDropped(first)
+	clearDropped(first) // by a leader that was replaced after it had counted
+	third := lose(4)
+	if first["a"] != 5 || second["a"] != 7 || third["a"] != 6 {
+		s.Errorf("lost %v, %v and %v, want 5, 7 and 6", first, second, third)
+	}
+	clearDropped(third)
+	clearDropped(third)
+	if left := s.client.HGetAll(s.ctx, key).Val(); len(left) > 0 {
+		s.Errorf("left: %v", left)
+	}
+}
+
 func notification(id string) journal.Notification {
 	return journal.Notification{ID: id, Job: "a", Event: []byte(`{"x":1}`)}
 }

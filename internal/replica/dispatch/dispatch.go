@@ -253,9 +253,6 @@ func (d *Dispatcher) fixedJobs(ctx context.Context, open map[string]time.Time) (
 			jobs = append(jobs, job)
 		}
 	}
-	if len(jobs) == 0 {
-		return nil, nil
-	}
 	streaks, err := d.Journal.Streaks(ctx, jobs)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // the others are valid
 		return nil, err //nolint:wrapcheck // the error names the operation
