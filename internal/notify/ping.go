@@ -48,6 +48,8 @@ func pingRequest(c *call, m Message) (request, error) {
 	outcome := run.Outcome(e.Name)
 	if slices.Contains(run.Failures(), outcome) {
 		outcome = run.Failed
+	} else if outcome == run.Canceled && e.Run != nil && e.Run.Started.IsZero() { // no start was sent, and no work was done
+		outcome = run.Skipped
 	}
 	state, known := service.states[outcome]
 	if !known {

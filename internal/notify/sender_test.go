@@ -551,9 +551,14 @@ func TestPings(t *testing.T) {
 		{"cronitor", "running", "state=run"}, {"cronitor", "ok", "state=complete"}, {"cronitor", "failed", "state=fail&status_code=3"}, {"cronitor", "skipped", ""}, {"cronitor", "canceled", "state=complete"},
 		{"sentry", "running", "status=in_progress"}, {"sentry", "ok", "duration=200.120&env=prod&status=ok"}, {"sentry", "missed", "status=error"}, {"sentry", "canceled", "status=ok"}, {"sentry", "skipped", ""},
 		{"kuma", "ok", "status=up"}, {"kuma", "lost", "status=down"}, {"kuma", "running", ""}, {"kuma", "canceled", ""},
+		{"healthchecks", "canceled before its start", "/log?env=prod&rid="}, {"cronitor", "canceled before its start", ""}, {"sentry", "canceled before its start", ""}, {"kuma", "canceled before its start", ""},
+		{"sentry", "missed before its start", "status=error"}, {"cronitor", "lost before its start", "state=fail"},
 	} {
 		e := failedEvent("Backup", 3)
-		e.Name = tt.event
+		before := false
+		if e.Name, before = strings.CutSuffix(tt.event, " before its start"); before {
+			e.Run.Started = time.Time{}
+		}
 		path := map[string]string{"healthchecks": "/ping/key/backup", "sentry": "/ping/key/backup"}[tt.service]
 		if tt.event == "timeout" {
 			e.Run.ExitCode = nil
