@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxRead is the maximum number of notifications that are read at a time, and of events in one message. firstRead is the number if one event suffices.
+	// maxRead is the maximum number of notifications that are read at a time, and of events in one message. A message with one event reads firstRead first.
 	maxRead, firstRead = 1000, 50
 	// maxListed and maxListedBytes bound the events in one message of a kind that is read by programs, which need each event.
 	maxListed      = 50
