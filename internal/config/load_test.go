@@ -88,6 +88,7 @@ var sprawling = map[string]struct{ text, want string }{
 	"many unset":         {"[defaults]\ndescription = \"" + strings.Repeat("${X}", 60_000) + "\"", "more than 1000 faults"},
 	"jobs on one line":   {"jobs = {" + many(120_000, "k%x={},") + "}", "more than 1000 faults"},
 	"a line of places":   {"redis = {" + many(2_000, "k%x=1,") + "url='" + strings.Repeat("é", 100_000) + "'}", "more than 1000 faults"},
+	"many long cycles":   {longCycles(2_000), "more than 1000 faults"},
 }
 
 // longPath is a key of the maximum length.
@@ -97,6 +98,15 @@ func many(n int, format string) string {
 	var b strings.Builder
 	for i := range n {
 		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
+// longCycles returns jobs of which each runs after the next one and after the first one.
+func longCycles(jobs int) string {
+	var b strings.Builder
+	for i := range jobs {
+		fmt.Fprintf(&b, "[jobs.j%d]\nafter = ['j%d', 'j0']\ncommand = 'true'\n", i, i+1)
 	}
 	return b.String()
 }

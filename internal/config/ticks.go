@@ -318,9 +318,7 @@ func finishAfter(r *schema.Reader, v document.Value, d *draft) {
 	}
 	d.exprs, d.except = nil, nil
 	d.StartsAt, d.ExpiresAt, d.Jitter, d.CatchUp, d.CatchUpWindow = time.Time{}, time.Time{}, 0, "", 0
-	d.After = textsOf(d.before)
-	slices.Sort(d.After)
-	d.After = slices.Compact(d.After)
+	d.After = slices.Compact(slices.Sorted(slices.Values(textsOf(d.before))))
 }
 
 // link is one entry of a job's `after`. The field job is the name of the job that has the `after`.
@@ -381,14 +379,18 @@ type chains struct {
 }
 
 func (c *chains) visitJob(job string) {
-	if done, visited := c.done[job]; done {
+	if done, visited := c.done[job]; done || visited && c.Skip() {
 		return
 	} else if visited {
-		round, last := "", c.path[len(c.path)-1]
-		for _, o := range c.path[slices.IndexFunc(c.path, func(o link) bool { return o.job == job }):] {
-			round += o.job + ", "
+		const mostNamed = 10
+		names, cycle := []string{}, c.path[slices.IndexFunc(c.path, func(l link) bool { return l.job == job }):]
+		for _, l := range cycle[:min(len(cycle), mostNamed)] {
+			names = append(names, l.job)
 		}
-		c.Fault(last.Value, "after forms a cycle: %s%s; remove one of them", round, job)
+		if len(cycle) > mostNamed {
+			names = append(names, "...")
+		}
+		c.Fault(c.path[len(c.path)-1].Value, "after forms a cycle: %s; remove one of them", strings.Join(append(names, job), ", "))
 		return
 	}
 	c.done[job] = false
@@ -404,7 +406,6 @@ func (c *chains) visitJob(job string) {
 		c.path = c.path[:len(c.path)-1]
 		zones = append(zones, c.zones[l.Text]...)
 	}
-	slices.Sort(zones)
-	zones = slices.Compact(zones)
+	zones = slices.Compact(slices.Sorted(slices.Values(zones)))
 	c.zones[job], c.done[job] = zones[:min(len(zones), 2)], true
 }
