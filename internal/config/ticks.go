@@ -356,7 +356,7 @@ func checkChains(r *document.Report, jobs []Job, links []link) {
 			}
 		}
 	}
-	c := chains{Report: r, jobs: byName, before: before, zones: map[string][]string{}, done: map[string]bool{}}
+	c := chainWalk{Report: r, jobs: byName, before: before, zones: map[string][]string{}, done: map[string]bool{}}
 	for _, j := range jobs {
 		c.visitJob(j.Name)
 		if links := before[j.Name]; len(links) > 0 && j.Enabled && len(c.zones[j.Name]) > 1 {
@@ -366,8 +366,8 @@ func checkChains(r *document.Report, jobs []Job, links []link) {
 	}
 }
 
-// chains visits each job once, after the jobs before it.
-type chains struct {
+// A chainWalk is a depth-first search through `after`. It visits each job once, and first the jobs before it.
+type chainWalk struct {
 	*document.Report
 	jobs   map[string]*Job
 	before map[string][]link
@@ -378,7 +378,7 @@ type chains struct {
 	done  map[string]bool // false while the jobs before a job are being visited
 }
 
-func (c *chains) visitJob(job string) {
+func (c *chainWalk) visitJob(job string) {
 	if done, visited := c.done[job]; done || visited && c.Skip() {
 		return
 	} else if visited {

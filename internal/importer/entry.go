@@ -170,7 +170,7 @@ var (
 	// commandEnd matches what is between two commands of a shell, and the head of a case up to its first pattern.
 	commandEnd = regexp.MustCompile(`[;\n]|\|\|?|&&|\bcase\s.*?\sin\s[^)]*\)`)
 	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
-	// prefixes lists the words before the program that a job is named after: programs that start it and whose operands look like no program, and keywords of the shell.
+	// prefixes matches keywords of the shell, and programs that start another one and have only options and assignments before it.
 	prefixes = regexp.MustCompile(`^(zsh|dash|ksh|python[0-9.]*|php[0-9.]*|perl|ruby|node|nohup|chronic|cronic|cronlock|run-one|setsid|eatmydata|command|` +
 		`if|then|elif|else|while|until|do|true|umask|eval)$`)
 	// wrappers lists the programs that start the program that a job is named after, and that have operands of their own.
