@@ -57,7 +57,7 @@ func notifyKeys() schema.Section[Notify] {
 		schema.Field("on", schema.KindStrings, func(n *Notify) *[]string { return &n.On }, eventNames, "[Events](notifications.md#events) that are sent.").
 			Allow("outcomes and other events").By("failures, `fixed`, and problems of the cluster; for ping, all outcomes"),
 		schema.Field("url", "URL", func(n *Notify) *string { return &n.URL }, targetURL,
-			"Address of the target, a secret. `{job}` in it is replaced by the job's name.").Allow("`https://`; for mail, `smtps://` or `smtp://`"),
+			"Address of the target, a secret. `{job}` becomes the job's name.").Allow("`https://`; for mail, `smtps://`, `smtp://` or `smtp+plain://`"),
 		schema.Path("url_file", func(n *Notify) *string { return &n.URLFile }, "File with the URL, instead of `url`."),
 		schema.Path("token_file", func(n *Notify) *string { return &n.TokenFile }, "File with the bearer token, application token, routing key or mail password."),
 		schema.Field("secret_files", "list of paths", func(n *Notify) *[]string { return &n.SecretFiles }, secretPaths,
