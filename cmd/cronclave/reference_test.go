@@ -221,3 +221,17 @@ func readVariables() []entry {
 		{envGC, "Go's garbage collection. Default of `run`: 400."},
 	}
 }
+
+// TestImportExamplesAreThoseOfThePage checks that the help of import gives the advice of docs/import.md: its examples are lines of the page.
+func TestImportExamplesAreThoseOfThePage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "import.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for example := range strings.Lines(newImportCommand(&app{}).Example) {
+		if !strings.Contains(string(page), "\n"+strings.TrimSpace(example)+"\n") {
+			t.Errorf("not in docs/import.md: %s", example)
+		}
+	}
+}
