@@ -400,7 +400,7 @@ func (o *Operator) Forget(ctx context.Context, name string, by Requester) error 
 	if slices.ContainsFunc(up, func(e journal.Replica) bool { return e.Name == name }) {
 		return refusalError(ErrNotLost, "replica %s is registered, so it is up, or was 15 seconds ago: nothing was done; stop it first", name)
 	}
-	lost, ids, err := o.lostReplicas(ctx)
+	lost, ids, err := o.lostReplicas(ctx, journal.MaxLost)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return unavailableError("read the lost replicas", err)
 	}
@@ -423,10 +423,10 @@ func (o *Operator) Forget(ctx context.Context, name string, by Requester) error 
 	return nil
 }
 
-// lostReplicas returns all lost replicas. A leader may not have recorded a loss yet: missing maps the names of such replicas to their ids. If the error wraps
+// lostReplicas returns the lost replicas, at most most of the recorded ones. A leader may not have recorded a loss yet: missing maps the names of such replicas to their ids. If the error wraps
 // [journal.ErrCorrupt], the results lack only damaged entries.
-func (o *Operator) lostReplicas(ctx context.Context) (lost []journal.NamedLost, missing map[string][]string, err error) {
-	lost, damaged := o.journal.RecentlyLost(ctx)
+func (o *Operator) lostReplicas(ctx context.Context, most int) (lost []journal.NamedLost, missing map[string][]string, err error) {
+	lost, damaged := o.journal.RecentlyLost(ctx, most)
 	unnoted, more := o.journal.LostReplicas(ctx)
 	for _, err := range []error{damaged, more} {
 		if err != nil && !errors.Is(err, journal.ErrCorrupt) {

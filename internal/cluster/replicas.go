@@ -143,7 +143,7 @@ func recentInterval(i *journal.Interval, now time.Time, remember time.Duration) 
 }
 
 func (r *statusReader) readLost(ctx context.Context) error {
-	lost, missing, err := r.lostReplicas(ctx)
+	lost, missing, err := r.lostReplicas(ctx, journal.ShownLost)
 	if err = r.tolerateDamage(err); err != nil {
 		return err
 	}

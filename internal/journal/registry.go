@@ -121,15 +121,13 @@ func (g registry) Register(ctx context.Context, r Replica, ttl time.Duration) (f
 		return nil
 	})
 	err = allErrors(ctx, cmds, err)
-	known := before.Val() > 0
-	if err == nil && !known {
+	if found.Known = before.Val() > 0; err == nil && !found.Known {
 		g.removePredecessors(ctx, r.Name)
 	}
 	data.Wait()
 	if err != nil {
 		return Registration{}, fmt.Errorf("register replica %s: %w", r.ID, err)
 	}
-	found.Known = known
 	return found, nil
 }
 
@@ -276,7 +274,8 @@ func (g registry) removePredecessors(ctx context.Context, name string) {
 }
 
 // RememberLost is the time for which [registry.RecentlyLost] lists a lost replica. MaxLost is the maximum number of replicas in this list: the oldest make room.
-const RememberLost, MaxLost = 24 * time.Hour, 100
+// Only the newest ShownLost of them are shown, and have instances.
+const RememberLost, MaxLost, ShownLost = 24 * time.Hour, 1000, 100
 
 // ClaimLost removes a lost replica from the list of [registry.LostReplicas]. If several callers claim the same replica, claimed is true for one of them, which
 // reports the loss. ClaimLost then adds the name of the replica to the list of [registry.RecentlyLost], unless a replica with this name is registered. It also
@@ -320,12 +319,12 @@ type NamedLost struct {
 	Seen time.Time // as in [LostReplica]
 }
 
-// RecentlyLost returns the replicas that were claimed as lost and have no successor of the same name, from new to old. The oldest may have been lost for longer
-// than [RememberLost], because each new entry extends the life of the whole list.
-func (g registry) RecentlyLost(ctx context.Context) ([]NamedLost, error) {
+// RecentlyLost returns the newest replicas that were claimed as lost and have no successor of the same name, from new to old, at most most of them. The oldest may
+// have been lost for longer than [RememberLost], because each new entry extends the life of the whole list.
+func (g registry) RecentlyLost(ctx context.Context, most int) ([]NamedLost, error) {
 	ctx, cancel := g.withTimeout(ctx)
 	defer cancel()
-	claimed := g.redis.ZRevRangeWithScores(ctx, g.key("lost"), 0, MaxLost-1)
+	claimed := g.redis.ZRevRangeWithScores(ctx, g.key("lost"), 0, int64(most-1))
 	if err := errorOf(ctx, claimed); err != nil {
 		return nil, fmt.Errorf("list lost replicas: %w", err)
 	}

@@ -175,7 +175,7 @@ func (f *fleet) readLost(ctx context.Context, now time.Time, up map[string]bool)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) {
 		return nil, err //nolint:wrapcheck // the error names the operation
 	}
-	listed, err := f.journal.RecentlyLost(ctx)
+	listed, err := f.journal.RecentlyLost(ctx, journal.ShownLost)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // the error names the operation
 	}

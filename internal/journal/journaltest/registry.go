@@ -100,7 +100,7 @@ func (s *suite) claimedOnce(j *journal.Journal, id string) {
 		if claimed != want {
 			s.Errorf("look %d: claimed %v", i, claimed)
 		}
-		recent, err := j.RecentlyLost(s.ctx)
+		recent, err := j.RecentlyLost(s.ctx, journal.MaxLost)
 		must(s, err)
 		if len(recent) != 1 || recent[0] != (journal.NamedLost{Name: "lost", Seen: s.now.Truncate(time.Millisecond).UTC()}) {
 			s.Errorf("look %d: recently lost %+v", i, recent)
@@ -110,7 +110,7 @@ func (s *suite) claimedOnce(j *journal.Journal, id string) {
 	successor.Name = "lost"
 	s.register(j, successor, hour)
 	must(s, j.Deregister(s.ctx, successor.ID))
-	if recent, err := j.RecentlyLost(s.ctx); err != nil || len(recent) > 0 {
+	if recent, err := j.RecentlyLost(s.ctx, journal.MaxLost); err != nil || len(recent) > 0 {
 		s.Errorf("after a successor: recently lost %+v, %v", recent, err)
 	}
 }
@@ -336,7 +336,7 @@ func lossIsClaimedBesideDamage(s *suite) {
 	if !claimed || err == nil {
 		s.Errorf("beside a damaged list: claimed %v, %v", claimed, err)
 	}
-	if _, err := j.RecentlyLost(s.ctx); !errors.Is(err, journal.ErrCorrupt) {
+	if _, err := j.RecentlyLost(s.ctx, journal.MaxLost); !errors.Is(err, journal.ErrCorrupt) {
 		s.Errorf("of a damaged list: %v", err)
 	}
 	s.client.Del(s.ctx, "cronclave:"+s.namespace+":lost")
@@ -363,7 +363,7 @@ func nameIsBack(s *suite) {
 	nobody := func(what string) {
 		s.Helper()
 		missing, err := j.LostReplicas(s.ctx)
-		lost, more := j.RecentlyLost(s.ctx)
+		lost, more := j.RecentlyLost(s.ctx, journal.MaxLost)
 		if len(missing)+len(lost) > 0 || err != nil || more != nil {
 			s.Errorf("%s: %v and %v are lost, %v, %v", what, missing, lost, err, more)
 		}
@@ -392,7 +392,7 @@ func nameIsBack(s *suite) {
 
 	lost = crash(s, j, "third-aaaaaaaa")
 	claim(lost, true)
-	if named, err := j.RecentlyLost(s.ctx); err != nil || fmt.Sprint(named) != fmt.Sprint([]journal.NamedLost{{Name: "third", Seen: lost.Seen}}) {
+	if named, err := j.RecentlyLost(s.ctx, journal.MaxLost); err != nil || fmt.Sprint(named) != fmt.Sprint([]journal.NamedLost{{Name: "third", Seen: lost.Seen}}) {
 		s.Errorf("without a successor: %v, %v", named, err)
 	}
 }

@@ -103,7 +103,7 @@ func (t *target) chooseNext(cfg config.Notify, byJob bool, state journal.TargetS
 		switch {
 		case len(found) == 1:
 			alone[found[0].Job] = true
-		case len(found) == 0 || byJob && hasSeveralJobs(found): // the address depends on the job only since the last attempt
+		case len(found) == 0 || byJob && slices.ContainsFunc(found, func(n journal.Notification) bool { return n.Job != found[0].Job }): // the address depends on the job only since the last attempt
 		case byJob && t.waitOf(found[0].Job, now) > 0:
 			held[found[0].Job], wait = true, min(wait, t.waitOf(found[0].Job, now))
 		default:
@@ -121,10 +121,6 @@ func (t *target) chooseNext(cfg config.Notify, byJob bool, state journal.TargetS
 	}
 	group.rest, group.wait = group.rest || len(single.chosen) > 0, min(group.wait, single.wait, wait)
 	return group
-}
-
-func hasSeveralJobs(list []journal.Notification) bool {
-	return slices.ContainsFunc(list, func(n journal.Notification) bool { return n.Job != list[0].Job })
 }
 
 // waitOf returns the time until an event of a job may be sent.

@@ -1279,8 +1279,13 @@ func TestManyLostReplicas(t *testing.T) {
 				}
 			}
 		}
+		register := func(name string) {
+			if _, err := b.journal.Register(b.Context(), journal.Replica{ID: name + "-ijklmnop", Name: name, Seen: time.Now()}, time.Hour); err != nil {
+				b.Fatal(err)
+			}
+		}
 		ends := func() (ended []string) {
-			list, err := b.journal.RecentlyLost(b.Context())
+			list, err := b.journal.RecentlyLost(b.Context(), journal.MaxLost)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -1300,24 +1305,43 @@ func TestManyLostReplicas(t *testing.T) {
 				}
 			}
 			b.sent = nil
+			slices.Sort(ended)
 			return ended
 		}
-		lose(0, journal.MaxLost)
+		const most = journal.ShownLost
+		lose(0, most)
 		if got := ends(); got != nil {
 			b.Errorf("ended: %q", got)
 		}
-		lose(journal.MaxLost, journal.MaxLost+5)
+		lose(most, most+5)
+		register("r50")
+		if got := ends(); !slices.Equal(got, []string{"replica_lost r50"}) {
+			b.Errorf("ended, as more than %d are away and one is back: %q", most, got)
+		}
+		if open, err := b.journal.OpenProblems(b.Context(), "ops"); err != nil || len(open) != most+4 {
+			b.Errorf("%v, %d are open", err, len(open))
+		}
+		register("r0")
+		lose(most+5, most+6)
+		if err := b.journal.ForgetLost(b.Context(), "r5"); err != nil {
+			b.Fatal(err)
+		}
+		if got := ends(); !slices.Equal(got, []string{"replica_lost r0", "replica_lost r5"}) {
+			b.Errorf("ended, as the oldest is back and one is forgotten: %q", got)
+		}
+		var later []redis.Z
+		for n := range journal.MaxLost - 1 {
+			later = append(later, redis.Z{Score: float64(time.Now().UnixMilli()), Member: fmt.Sprint("later", n)})
+		}
+		if err := b.redis.ZAdd(b.Context(), "cronclave:default:lost", later...).Err(); err != nil {
+			b.Fatal(err)
+		}
+		lose(most+6, most+7) // which makes the list full
 		if got := ends(); got != nil {
 			b.Errorf("ended, as the list is full: %q", got)
 		}
 		if open, err := b.journal.OpenProblems(b.Context(), "ops"); err != nil || len(open) != journal.MaxLost {
-			b.Errorf("%v, %d are open", err, len(open))
-		}
-		if err := b.journal.ForgetLost(b.Context(), "r5"); err != nil {
-			b.Fatal(err)
-		}
-		if got := ends(); !slices.Equal(got, []string{"replica_lost r5"}) {
-			b.Errorf("ended: %q", got)
+			b.Errorf("%v, %d are open, want %d", err, len(open), journal.MaxLost)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,8 @@ func (r *clusterReader) readCluster(ctx context.Context) (*metrics.Cluster, erro
 	ctx, cancel := context.WithTimeout(ctx, readClusterEvery)
 	defer cancel()
 	known := &metrics.Cluster{Replicas: map[string]int{}, Lost: map[string]time.Time{}}
-	if err := r.readReplicas(ctx, known); err != nil {
+	away, err := r.readReplicas(ctx, known)
+	if err != nil {
 		return nil, err
 	}
 	cfg := r.config()
@@ -80,7 +82,7 @@ func (r *clusterReader) readCluster(ctx context.Context) (*metrics.Cluster, erro
 	if err != nil {
 		return nil, err
 	}
-	r.last.Store(&reading{known.Lost, late})
+	r.last.Store(&reading{away, late})
 	if known.Pools, err = r.readPools(ctx, cfg.Pools); err != nil {
 		return nil, err
 	}
@@ -91,32 +93,30 @@ func (r *clusterReader) readCluster(ctx context.Context) (*metrics.Cluster, erro
 	return known, nil
 }
 
-func (r *clusterReader) readReplicas(ctx context.Context, known *metrics.Cluster) error {
+// readReplicas returns the time at which each lost replica was last seen, by name. Metrics have only the newest.
+func (r *clusterReader) readReplicas(ctx context.Context, known *metrics.Cluster) (away map[string]time.Time, err error) {
 	replicas, err := r.journal.Replicas(ctx)
 	if err != nil && !errors.Is(err, journal.ErrCorrupt) { // with ErrCorrupt, only damaged registrations are missing
-		return err //nolint:wrapcheck // the error names the operation
+		return nil, err //nolint:wrapcheck // the error names the operation
 	}
-	lost, err := r.journal.RecentlyLost(ctx)
+	lost, err := r.journal.RecentlyLost(ctx, journal.MaxLost)
 	if err != nil {
-		return err //nolint:wrapcheck // the error names the operation
+		return nil, err //nolint:wrapcheck // the error names the operation
 	}
-	now, up := r.now(), map[string]bool{}
+	now, away := r.now(), map[string]time.Time{}
 	for state, n := range cluster.CountStates(replicas, now) {
 		known.Replicas[string(state)] = n
 	}
-	for _, e := range replicas {
-		up[e.Name] = true
-	}
 	for _, l := range lost {
-		if !up[l.Name] && now.Sub(l.Seen) < journal.RememberLost {
-			known.Lost[l.Name] = l.Seen
+		if now.Sub(l.Seen) < journal.RememberLost && !slices.ContainsFunc(replicas, func(e journal.Replica) bool { return e.Name == l.Name }) {
+			if away[l.Name] = l.Seen; len(away) <= journal.ShownLost {
+				known.Lost[l.Name] = l.Seen
+			}
 		}
 	}
-	if known.Expected = cluster.Expected(replicas); known.Expected == 0 {
-		known.Expected = len(replicas) + len(known.Lost)
-	}
+	known.Expected = cmp.Or(cluster.Expected(replicas), len(replicas)+len(known.Lost))
 	known.Configurations = len(cluster.GroupByConfig(replicas))
-	return nil
+	return away, nil
 }
 
 // readJobs finds the jobs that are paused or late. It reads only the records of runs that may be slow.

@@ -8,10 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/cronclave/cronclave/election"
 	"github.com/cronclave/cronclave/internal/cluster"
 	"github.com/cronclave/cronclave/internal/config"
 	"github.com/cronclave/cronclave/internal/journal"
+	"github.com/cronclave/cronclave/internal/redisconn/redistest"
 	"github.com/cronclave/cronclave/internal/web/metrics"
 )
 
@@ -145,4 +148,19 @@ func TestSlowRunStaysAProblem(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestMoreAreLostThanShown passes each lost replica to the notifications, and the newest to the metrics.
+func TestMoreAreLostThanShown(t *testing.T) {
+	t.Parallel()
+	rdb, j := redistest.StartInMemory(t)
+	now := time.Now()
+	for n := range journal.ShownLost + 5 {
+		rdb.ZAdd(t.Context(), "cronclave:default:lost", redis.Z{Score: float64(now.Add(time.Duration(n) * time.Millisecond).UnixMilli()), Member: fmt.Sprint("r", n)})
+	}
+	r, known := clusterReader{journal: j, now: func() time.Time { return now }}, &metrics.Cluster{Replicas: map[string]int{}, Lost: map[string]time.Time{}}
+	away, err := r.readReplicas(t.Context(), known)
+	if err != nil || len(away) != journal.ShownLost+5 || len(known.Lost) != journal.ShownLost || !known.Lost["r4"].IsZero() || known.Lost["r5"].IsZero() {
+		t.Errorf("%v, %d away, %d shown", err, len(away), len(known.Lost))
+	}
 }
