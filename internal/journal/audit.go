@@ -16,9 +16,9 @@ import (
 
 // The limits of the audit log. They keep one user from pushing the acts of others out of it.
 const (
-	// Redis keeps the newest MaxActs acts for KeepActs, and all other acts for keepMore.
+	// Redis keeps the newest MaxActs acts for keepActs, and all other acts for keepMore.
 	MaxActs  = 1000
-	KeepActs = 90 * 24 * time.Hour
+	keepActs = 90 * 24 * time.Hour
 	keepMore = 7 * 24 * time.Hour
 	// hardMaxActs is the maximum length of the log. Beyond it, the oldest acts are removed, even if they are younger than keepMore. One user can
 	// add twice ActsADay entries a day, which is less than the maximum on the eight days that keepMore touches.
@@ -195,9 +195,9 @@ func (l auditLog) addEntry(ctx context.Context, text string, now time.Time) erro
 			p.ZRemRangeByRank(ctx, key, 0, surplus-1)
 		}
 		p.ZAdd(ctx, key, redis.Z{Score: at, Member: text})
-		p.ZRemRangeByScore(ctx, key, "-inf", fmt.Sprintf("(%d", now.Add(-KeepActs).UnixMilli()))
+		p.ZRemRangeByScore(ctx, key, "-inf", fmt.Sprintf("(%d", now.Add(-keepActs).UnixMilli()))
 		p.ZRemRangeByRank(ctx, key, 0, -1-hardMaxActs)
-		p.PExpire(ctx, key, KeepActs)
+		p.PExpire(ctx, key, keepActs)
 		stays = p.ZScore(ctx, key, text)
 		return nil
 	})
