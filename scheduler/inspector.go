@@ -273,7 +273,7 @@ func missedBecause(reason run.Reason) string {
 	return run.Verdict{Outcome: run.Missed, Reason: reason}.String()
 }
 
-// verdictAt returns the verdict on one tick of the gap. A tick in a pause has the verdict of the pause, because it was not missed.
+// verdictAt returns the verdict on one tick of the gap. A tick in a pause was not missed: its verdict is the outcome that is stored with the pause.
 func (g gap) verdictAt(at time.Time) run.Verdict {
 	if g.pause.Covers(at) {
 		return run.ParseVerdict(g.pause.Outcome)

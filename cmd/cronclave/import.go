@@ -28,7 +28,7 @@ func newImportCommand(a *app) *cobra.Command {
 		Long: `Print TOML for the jobs of another scheduler. SOURCE is ` + strings.Join(importer.Sources(), ", ") + `.
 FILE is a file, a folder, or - for the standard input. What cannot be carried without a change of meaning becomes comments: the original
 line, and one reason. Values that look like secrets are not printed. docs/import.md has what becomes of each feature.`,
-		Example: "  cronclave import crontab /var/spool/cron/crontabs/ann --timezone Europe/Berlin > jobs.d/ann.toml\n" +
+		Example: "  cronclave import crontab /var/spool/cron/crontabs/ann --timezone Europe/Berlin > ann.toml\n" +
 			"  cronclave import crontab /etc/crontab /etc/cron.d --timezone Europe/Berlin\n" +
 			"  systemctl cat backup.timer backup.service | cronclave import systemd - --timezone Europe/Berlin",
 		Args: cobra.MinimumNArgs(2),

@@ -159,7 +159,7 @@ func (r *statusReader) inspectLocks(ctx context.Context, uses []journal.LockUse)
 	return nil
 }
 
-// A namedLock is a lock of a status with its name in Redis, and a title for messages.
+// A namedLock is a lock in a Status, its name in Redis, and a title for messages.
 type namedLock struct {
 	*Lock
 	pool        bool

@@ -278,8 +278,8 @@ type cachedPeriod struct {
 	at      time.Time // time of the computation
 }
 
-// A period is the longest gap between ticks from a day before its computation to eight days after. It is used for a day, so it always covers the next week.
-// Without the day before, a period could shrink right after a long gap, such as holidays, while the first run after the gap is still in progress.
+// A period is the longest gap between ticks from a day before its computation to eight days after. It is cached for a day, so it always covers the next week.
+// It begins a day back so that it does not shrink while the first run after a long gap, such as holidays, is in progress.
 const (
 	periodGoodFor = 24 * time.Hour
 	periodBack    = 24 * time.Hour

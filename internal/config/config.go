@@ -65,7 +65,7 @@ type Config struct {
 	Notify map[string]Notify
 	// Jobs are sorted by name. They include jobs with `enabled = false`. See also [Config.ForReplicas].
 	Jobs []Job
-	// written has the jobs of the files if Jobs has instances instead of some of them; otherwise nil. unplaced has those without an instance.
+	// written has the jobs of the files if Jobs has instances instead of some of them; otherwise nil. unplaced has the jobs that got no instance.
 	written, unplaced []Job
 	// Settings has all keys of Jobs with their values, for display.
 	Settings Settings

@@ -49,8 +49,8 @@ func (s Settings) addJob(job string, all []Setting) {
 	s.Own[job] = own
 }
 
-// jobSettings returns the settings of the draft. A value with "${" in the file is shown as it is written there, unless the value equals its entry in defaults.
-// For example, a catch_up_window of [defaults] has no effect on a job without catch_up, so it is shown as not set.
+// jobSettings returns the settings of the draft. A value that is written with "${" is shown as written, unless the value in effect is the built-in default:
+// then what is written may have no effect, such as a catch_up_window on a job without catch_up.
 func (d *draft) jobSettings(keys schema.Section[draft], defaults map[string]string) []Setting {
 	entries := keys.Entries(d)
 	all := make([]Setting, 0, len(entries))

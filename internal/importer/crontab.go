@@ -322,7 +322,7 @@ func (t *crontab) nickname(word string) (calendarTime, error) {
 	return m.express()
 }
 
-// fields parses five fields; in supercronic also six with the year last, or seven with the seconds first.
+// fields parses five fields. In supercronic a sixth, at the end, is the year, and a seventh, in front, the seconds.
 func (t *crontab) fields(words []string) (calendarTime, error) {
 	var years yearRange
 	if len(words) > 5 {

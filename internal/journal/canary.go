@@ -32,9 +32,9 @@ func (n *namespace) Canary(replica string) *Canary {
 	return &Canary{namespace: n, replica: replica, alive: map[string]written{}}
 }
 
-// Look writes a key to each master, with the time to live ttl, and returns whether the keys of earlier calls still existed. It returns an error if a master
-// does not answer. If the next call finds the key of that master, it returns CanaryUnsure, because the unanswered write may have recreated a lost key. Look
-// also returns CanaryUnsure if a missing key may have expired, which is possible if its last write was longer ago than ttl minus the time-out.
+// Look writes a key to each master of a Redis Cluster, with the time to live ttl, and returns whether the earlier keys still existed. If a master does not
+// answer, Look returns an error. The next call that finds this master's key returns CanaryUnsure, because the unanswered write may have recreated a lost
+// key. So does a call that misses a key that may have expired: its last write is older than ttl minus the time-out.
 func (c *Canary) Look(ctx context.Context, ttl time.Duration) (found CanaryState, err error) {
 	cluster, ok := c.redis.(*redis.ClusterClient)
 	if !ok {

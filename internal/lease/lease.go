@@ -86,9 +86,9 @@ var (
 	ErrClosed = errors.New("client is closed")
 	// ErrQuorum is returned by a client of a quorum for methods that need a single Redis master.
 	ErrQuorum = errors.New("not possible on a quorum")
-	// ErrCorrupt means that a key of the lock, or a reply, holds data that no client has written: a number out of range, another type, or text that is
-	// not a row. The error names the damaged key and field. Other locks still work. The error comes with [ErrUnknown] and [ErrRefused] until the key is
-	// repaired or deleted.
+	// ErrCorrupt means that a key of the lock, or a reply, holds data that no client writes: a number out of range, a wrong type, or text that is not the
+	// entry of a lease. Other locks still work. For a key, the error names the key and its field, and is also [ErrUnknown] and [ErrRefused], until the key
+	// is repaired or deleted.
 	ErrCorrupt = errors.New("damaged data in Redis")
 )
 

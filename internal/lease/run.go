@@ -61,7 +61,7 @@ type Run interface {
 	Stopping() <-chan struct{}
 	// StopReason returns the reason of the request to stop; "" without a request.
 	StopReason() string
-	// GrantedRow returns the row for [Client.Publish]. Its Until is in the past if the lease was given back or the run was handed over to a recovery.
+	// GrantedRow returns the grant for [Client.Publish]. Until is in the past if the lease was given back, or the run was handed over to a recovery.
 	GrantedRow() GrantedRow
 	// Join returns a Span that ends when this lease or the other lease ends. A lease can be joined only once.
 	Join(other Run) Span

@@ -168,7 +168,7 @@ const mostLocks = 200_000
 // NewObservedCache returns an empty cache.
 func NewObservedCache() *ObservedCache { return &ObservedCache{locks: map[string]Observed{}} }
 
-// Stale reports whether Redis may have deleted the lock because it was idle. The state of such a lock must not be restored, because no data was lost.
+// Stale reports whether Redis may have deleted the lock because it was idle. This is no loss of data, so the state must not be restored.
 // Redis keeps a lock for at least twice its longest lease: see save() in lua/state.lua.
 func (k Observed) Stale(now, idle time.Duration) bool {
 	kept := max(idle, 2*time.Duration(k.Longest)*time.Microsecond)

@@ -34,8 +34,8 @@ const (
 
 // Writer passes lines on to a reader that may be slow, hang or have exited. A write to a Writer never waits and never fails. It is safe for concurrent use.
 //
-// If the queue is full, a Writer drops new lines, and lines below WARN earlier than other lines. In their place, the reader gets a line with the number of
-// dropped lines.
+// A Writer drops new lines if the queue is full, and lines below WARN if it is three quarters full. In their place, the reader gets a line with the number
+// of dropped lines.
 type Writer struct {
 	out    io.Writer
 	notice func(dropped uint64) []byte // returns the line that reports dropped lines

@@ -270,7 +270,7 @@ func (s *stuck) has(key string) bool {
 	return s.all[key] > 0
 }
 
-// wait waits for all hanging starts, at most for the time most, and reports whether they have ended.
+// wait waits for all hanging starts, but not longer than most, and reports whether they have ended.
 func (s *stuck) wait(most time.Duration) bool {
 	gone := make(chan struct{})
 	go func() {

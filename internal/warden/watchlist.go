@@ -9,7 +9,7 @@ import (
 // target is the set of processes of one run.
 type target interface {
 	setLeader(leader int, start uint64)
-	// forgetLeader makes the target forget the leader, which must not be signalled any more.
+	// forgetLeader forgets the PID of the process group's leader, which must not be signalled any more.
 	forgetLeader()
 	terminate()
 	// killKnown sends SIGKILL to the cgroup and the process group.

@@ -77,7 +77,7 @@ func (x *Executor) Drain(timeout time.Duration) {
 // Draining returns a context that ends when the drain begins.
 func (x *Executor) Draining() context.Context { return x.draining }
 
-// Parting returns a context that ends shortly after the drain or the abort. From then on nothing waits for records and answers.
+// Parting returns a context that ends shortly after the drain's limit, or after Abort. From then on nothing waits for Redis.
 func (x *Executor) Parting() context.Context { return x.parting }
 
 // Recorder returns the recorder of the executor's runs.

@@ -37,7 +37,7 @@ func NewReader(to *document.Report, variables Variables, names Names) *Reader {
 	return &Reader{Report: to, variables: variables, names: names, set: make(map[string]document.Value), meant: make(map[string]bool)}
 }
 
-// Noting returns a copy of the reader that records the variables it replaces in taken.
+// Noting returns a copy of the reader that records in taken which variables it replaces.
 func (r *Reader) Noting(taken map[string]bool) *Reader {
 	c := *r
 	c.variables.Taken = taken

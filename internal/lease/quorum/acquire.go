@@ -350,7 +350,7 @@ func (t *claim) tryAnotherRow(votes []vote, v rules.View) (time.Duration, bool) 
 	return t.retryIn(t.retryPhase())
 }
 
-// decideClaim applies the rules of the register to the state in the votes. If that changes the register, the next phase writes it.
+// decideClaim decides the claim by the newest register (the state of the lock) in the votes. A grant, or a register that no majority has, is written next.
 func (t *claim) decideClaim(votes []vote, v rules.View) (time.Duration, bool) {
 	value, _, agree := newestRegister(votes)
 	g, err := rules.Read(value)

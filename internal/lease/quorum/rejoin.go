@@ -133,7 +133,7 @@ func (t *rejoiner) helpNodes() (left time.Duration, helped bool) {
 	return longestRejoinPause, false
 }
 
-// admitNodes copies the registers of the sources to the joining nodes, and lets these nodes vote. everyone is true if the sources are all nodes.
+// admitNodes copies the registers (states of locks) from sources to the joining nodes that have waited long enough, and lets these vote. everyone: sources has all nodes.
 func (q *rejoiner) admitNodes(members []*membership, sources, joining []int, everyone bool) (left time.Duration, helped bool) {
 	base, longest := int64(0), int64(0)
 	for _, i := range sources {

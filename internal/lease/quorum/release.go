@@ -61,7 +61,7 @@ func (q *Store) ReleaseSoon(ctx context.Context, r lease.ReleaseRequest, begun t
 	return r.Sure(answer), err
 }
 
-// endRun removes a run from the register, and gives back its row. It gives back the row even if no majority can be reached.
+// endRun ends a run in the register (the state of the lock), or makes it an orphan, and releases its row on all nodes, even without a majority.
 func (q *Store) endRun(ctx context.Context, r lease.ReleaseRequest) (lease.Released, error) {
 	row := &r.Row.Request
 	t := &change{store: q, lock: row.Lock, permanent: row.Permanent, id: row.ID, ends: true}

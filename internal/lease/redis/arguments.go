@@ -13,8 +13,8 @@ import (
 // arguments.
 type parameters[T any] []parameter[T]
 
-// A parameter describes one argument. value returns the argument from a request. If value is nil, the caller of encode passes the argument. Trailing
-// arguments are omitted in groups. needed is set on the first parameter of a group, and reports whether a request needs the group.
+// A parameter describes one argument. value returns the argument from a request. If value is nil, the caller of encode passes the argument. A group
+// of parameters begins where needed is set. encode omits the last groups, as long as needed reports that the request does not need them.
 type parameter[T any] struct {
 	name   string
 	value  func(T) any

@@ -1,4 +1,4 @@
-// Package leader performs the duties of the cluster's leader: housekeeping, the heartbeat, and checks for lost replicas, full pools and differing configurations.
+// Package leader performs the duties of the cluster's leader: housekeeping, the heartbeat to an alert service, and checks for lost replicas, full pools and differing configurations.
 package leader
 
 import (

@@ -150,7 +150,7 @@ func (m *Metrics) Recall(job string, past Past) {
 	}
 }
 
-// setLatest sets *known and the gauge of the job to at if at is later, so the order of calls does not matter. The caller holds mu.
+// setLatest sets *known and the job's gauge to the time at if that is later, so the order of calls does not matter. The caller holds mu.
 func (m *Metrics) setLatest(known *time.Time, at time.Time, series func(...string) prometheus.Gauge, job string) {
 	if at.After(*known) {
 		*known = at

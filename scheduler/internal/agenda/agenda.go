@@ -281,8 +281,7 @@ func (a *Agenda[T]) Return(k *Tick[T]) { a.moveTo(k, State{name: returning}) }
 // Close removes a tick that is decided or given up.
 func (a *Agenda[T]) Close(k *Tick[T]) { a.removeTick(k, State{name: closed}) }
 
-// GiveUp removes a tick that may be undecided. underWay is true if a claim of the tick is under way. dropped is true if the tick's schedule was
-// replaced.
+// GiveUp removes a tick although it may be undecided; dropped is true if its schedule was replaced. underWay reports whether a claim of it is under way.
 func (a *Agenda[T]) GiveUp(k *Tick[T], dropped bool) (underWay bool) {
 	if k.isIn(asking) {
 		a.removeTick(k, State{name: givenUp, dropped: dropped})
