@@ -31,9 +31,10 @@ INTEGRATION_COMPUTE = $(filter-out $(INTEGRATION_ALONE) ./architecture ./docs,$(
 FLAGS = -vet=off -count=1 -timeout 35m $(RACE)
 ROOT_TEST = CRONCLAVE_TEST_INSTALL=1 go test $(FLAGS)
 INTEGRATION_TEST = CRONCLAVE_TEST_INSTALL=1 go test -C integration $(FLAGS)
-# Tests with real processes wait for most of their time: two packages at a time, with six tests each. In integration, where a test has several processes, three.
-SIX   = -p 2 -parallel 6
-THREE = -p 2 -parallel 3
+# Tests with real processes wait for most of their time: two packages at a time, with six tests each. In integration a test has several processes: one package at a time, with
+# four tests. With two packages of three tests, two tests were late, and it took as long.
+SIX  = -p 2 -parallel 6
+FOUR = -p 1 -parallel 4
 
 # All of it is compiled with the same flags, so that each package is compiled once. The Lua VM of the embedded Redis does without the race detector: each script runs in one
 # goroutine, and the tests take a third less time. No package with generic functions could do so: the linker may take its copies for those of other packages.
@@ -67,7 +68,7 @@ test-compute test-alone test-long-compute test-long-alone: export GOGC := 400
 # A program with the race detector pauses for a second at its end, by default: there are hundreds.
 test-compute test-alone test-long-compute test-long-alone: export GORACE := $(GORACE) atexit_sleep_ms=0
 
-test: test-build test-compute test-alone ## run the quick tests, in eight minutes on two cores; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
+test: test-build test-compute test-alone ## run the quick tests, in seven minutes on two cores; a real Redis is brought along (container, else redis-server), and PostgreSQL; root gets them installed
 
 test-long: test-build test-long-alone test-long-compute test-bench ## run the tests that -short skips: slow ones with real processes, a month of five simulated replicas, a day of 104 jobs, the model of a quorum
 
@@ -81,7 +82,7 @@ test-bench: ## run the tests of the benchmarks, which compile the locks of other
 	go -C bench test -count=1 ./...
 
 test-alone: test-programs $(if $(SHORT),,test-failpoints)
-	$(ROOT_TEST) $(SIX) $(SHORT) $(ALONE); root=$$?; $(INTEGRATION_TEST) $(THREE) $(SHORT) $(INTEGRATION_ALONE) && exit $$root
+	$(ROOT_TEST) $(SIX) $(SHORT) $(ALONE); root=$$?; $(INTEGRATION_TEST) $(FOUR) $(SHORT) $(INTEGRATION_ALONE) && exit $$root
 
 test-long-compute:
 	$(ROOT_TEST) $(shell integration/tiers.sh slow . $(COMPUTE))
@@ -90,7 +91,7 @@ test-long-compute:
 	GOGC=800 GOFLAGS="$$PLAIN_GOFLAGS" $(INTEGRATION_TEST) -race=false -v $(shell integration/tiers.sh whole integration $(INTEGRATION_COMPUTE))
 
 test-long-alone: test-programs test-failpoints
-	$(ROOT_TEST) $(SIX) $(shell integration/tiers.sh slow . $(ALONE)); root=$$?; $(INTEGRATION_TEST) $(THREE) $(shell integration/tiers.sh slow integration $(INTEGRATION_ALONE)) && exit $$root
+	$(ROOT_TEST) $(SIX) $(shell integration/tiers.sh slow . $(ALONE)); root=$$?; $(INTEGRATION_TEST) $(FOUR) $(shell integration/tiers.sh slow integration $(INTEGRATION_ALONE)) && exit $$root
 
 N := 10
 
