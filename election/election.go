@@ -180,7 +180,7 @@ func (e *Elector) Now() (now time.Time, ok bool) { return e.locks.EstimatedTime(
 
 // An InspectRequest asks for the state of a job. Its Lock is the [JobLock] of the job; any other lock is an error. The elector sets Permanent.
 //   - Schedule announces the schedule of a starting replica. If the cluster does not have this schedule yet, its ticks begin now. Some schedules identify a tick by its
-//     local time, see [Tick]: Behind is how many seconds that is now behind the instant, and ZoneRules is a hash of the time zone's data.
+//     local time: see [Tick]. For these, Behind is the number of seconds between that time and the instant, and ZoneRules is a hash of the time zone's data.
 //   - SettleThrough settles this tick and all undecided ticks before it with SettleOutcome, once the server's clock is past SettleDeadline. The ticks belong
 //     to SettleSchedule. Ticks in State.Open are not settled: they must be claimed one by one.
 //   - Follower names a job that runs after this job, and Used is the newest tick whose outcome the follower no longer needs.

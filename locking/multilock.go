@@ -253,7 +253,7 @@ func (s *LeaseSet) Context() context.Context { return s.ctx }
 // Endangered returns a channel that is closed when any of the leases is endangered: see [Lease.Endangered].
 func (s *LeaseSet) Endangered() <-chan struct{} { return s.endangered.doneChannel() }
 
-// joinSet has checkDeadline set the signal of a LeaseSet, named endangered, along with that of the lease. If the lease is endangered already, joinSet sets it.
+// joinSet connects a LeaseSet's signal of danger to this lease: checkDeadline sets it with the lease's own, and joinSet does so if that is set already.
 func (l *Lease) joinSet(set *signal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -190,7 +190,7 @@ func renews(b *tab, p *httptest.Server) {
 	b.shows("Overview", "oidc:vic@example.com")
 }
 
-// withoutUser makes the pages that a page fetches those of an older replica, which name no user.
+// withoutUser removes the user from fetched pages. The pages of older replicas name none.
 const withoutUser = `(window.fetch = ((get) => async (...args) => {
   const answer = await get(...args);
   return new Response(answer.status === 304 ? null : (await answer.text()).replace(/ data-user="[^"]*"/, ""), { status: answer.status, headers: answer.headers });

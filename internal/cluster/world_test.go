@@ -426,7 +426,7 @@ func (w *world) makeCarriedOn(r *rand.Rand) {
 	w.newest = pause{from: 3000, to: forever, by: "bob"}
 }
 
-// missedReasons are all reasons but those of other outcomes.
+// missedReasons are the reasons of missed ticks: all reasons without those of other outcomes.
 var missedReasons = slices.DeleteFunc(slices.Sorted(maps.Keys(reasonTexts)), func(reason journal.Reason) bool {
 	return slices.Contains([]journal.Reason{"overlap", "paused", "user", "replaced", "drain"}, reason)
 })

@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/cronclave/cronclave/internal/multierr"
 )
 
 const (
@@ -61,14 +59,16 @@ const outboxDropped = "outbox-dropped"
 
 // noteDropped counts the records that full outboxes have lost. An outbox is full only if no leader has emptied it for long.
 func (h *history) noteDropped(ctx context.Context, jobs []*jobWrite) error {
-	var errs multierr.List
-	for _, w := range jobs {
-		if w.dropped != nil && w.dropped.Val() > 0 {
-			errs.Add(errorOf(ctx, h.redis.HIncrBy(ctx, h.key(outboxDropped), w.job, w.dropped.Val())))
-			errs.Add(errorOf(ctx, h.redis.PExpire(ctx, h.key(outboxDropped), keepDeliveries)))
+	cmds, err := h.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, w := range jobs {
+			if w.dropped != nil && w.dropped.Val() > 0 {
+				p.HIncrBy(ctx, h.key(outboxDropped), w.job, w.dropped.Val())
+				p.PExpire(ctx, h.key(outboxDropped), keepDeliveries)
+			}
 		}
-	}
-	return errs.Err()
+		return nil
+	})
+	return allErrors(ctx, cmds, err)
 }
 
 // DroppedRecords returns the number of records that the outbox of each job has lost because it was full, less what ClearDropped has subtracted.

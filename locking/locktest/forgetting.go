@@ -139,8 +139,8 @@ func putBackLoses(b *bench) {
 	}
 }
 
-// putBackCloses checks that a renewal that restores a forgotten lease closes the lock, because other leases (that of b) may be forgotten, too. The newcomer's grant raises the
-// server's floor, so that a does not notice the loss by it.
+// putBackCloses checks that the lock is closed when a renewal restores a forgotten lease: other leases, such as that of b, may be forgotten, too. The newcomer's grant raises
+// the server's floor, by which a would notice the loss.
 func putBackCloses(b *bench) {
 	r := lease.Request{Slots: 3, Lease: renewing}
 	b.release(b.wins(b.a, r))

@@ -38,7 +38,7 @@ func zoned(zone string, due time.Time, behind time.Duration) *lease.Tick {
 	return &lease.Tick{At: at, Instant: due, Previous: at.Add(-time.Minute), Schedule: zone + "s"}
 }
 
-// zonedSince announces a schedule of the zone to the lock, and then pretends that this happened at an instant. behind is how far its ticks' names are behind their instants.
+// zonedSince announces a schedule of the zone to the lock, and then sets the time of the announcement to since. The names of its ticks are behind their instants by behind.
 func zonedSince(b *bench, zone string, behind time.Duration, since time.Time) {
 	b.Helper()
 	b.look(b.client("announcer"), lease.InspectRequest{Permanent: true, Schedule: zone + "s", Behind: int64(behind / time.Second)})

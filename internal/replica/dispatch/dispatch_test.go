@@ -1368,7 +1368,7 @@ func (c *readCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 	}
 }
 
-// TestFewAreRead for a message with one event, if many wait. An event behind many of a job that has to wait is found by a second page, which has the rest.
+// TestFewAreRead checks that a message with one event reads few of the waiting events. An event behind many of a job that has to wait is on the second page.
 func TestFewAreRead(t *testing.T) {
 	first := slices.Repeat([]int{firstRead}, burst+1)
 	for kind, want := range map[string]struct {

@@ -59,7 +59,7 @@ func TestReplicasAndRedisAreShown(t *testing.T) {
 	s.must(s.conn.Do(t.Context(), "ZADD", "cronclave:"+facts.Namespace+":lost", now.UnixMilli(), "gone").Err())
 	s.shows("/cluster", "3 of 8", `<td class="num wrapless">20.1s of 30s</td>`, `</span> 9.1s of 30s</td>`, `<td class="num wrapless">7</td>`, `<td class="num wrapless">–</td>`,
 		`<div class="verdict warn">`, "An embedded server: its limits", "end with it.")
-	if body := s.get("/cluster").Body.String(); !strings.Contains(body, "Its registration expired") || strings.Contains(body, "go to the other replicas.") { // not those of per_tick = "all"
+	if body := s.get("/cluster").Body.String(); !strings.Contains(body, "Its registration expired") || strings.Contains(body, "go to the other replicas.") { // the ticks of per_tick = "all" do not
 		t.Errorf("the lost replica: %s", body)
 	}
 	s.shows("/", "replica late renewed the lease of a job with only 9.1s of 30s left")
